@@ -1,0 +1,48 @@
+"""Exceptions and warnings: what a user's mistake or a fitted model's trouble is called.
+
+Every error here is meant for a person: one line that names the argument or file, the rule and the
+remedy, and never a cell's value. Anything else that escapes this package is a bug.
+"""
+
+__all__ = [
+    "ArgumentError",
+    "DataError",
+    "EngineError",
+    "FileError",
+    "InferenceWarning",
+    "NadpviError",
+    "PrivacyError",
+    "SchemaError",
+]
+
+
+class NadpviError(Exception):
+    """Base of every error that this package raises on purpose."""
+
+
+class ArgumentError(NadpviError, ValueError):
+    """An argument is outside its declared range or of the wrong type."""
+
+
+class SchemaError(NadpviError, ValueError):
+    """A schema is inconsistent, or does not fit the model that uses it."""
+
+
+class DataError(NadpviError, ValueError):
+    """A table does not follow its schema. The message names columns, never rows or values."""
+
+
+class FileError(NadpviError, OSError):
+    """A file cannot be read or written as asked."""
+
+
+class PrivacyError(NadpviError, RuntimeError):
+    """Going on would void the privacy guarantee."""
+
+
+class EngineError(NadpviError, RuntimeError):
+    """A Stan engine is missing or failed."""
+
+
+class InferenceWarning(UserWarning):
+    """Sampling finished with trouble that the reader of the posterior must know."""
