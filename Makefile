@@ -1,0 +1,64 @@
+# Two commands for everybody: `make demo` and `make test`. Each makes its own virtual environment first.
+# PYTHON may name any Python 3.11 or newer.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PROPHET_VERSION := 1.5.0
+PROPHET_DIR := .cache/prophet-$(PROPHET_VERSION)
+
+.PHONY: demo test lint types wheel smoke bench clean
+
+demo: $(VENV)/.installed
+	$(BIN)/nadpvi demo --output nadpvi-demo --force
+
+test: $(VENV)/.installed-test $(PROPHET_DIR)/.done
+	NADPVI_PROPHET_DIR=$(CURDIR)/$(PROPHET_DIR) $(BIN)/python -m pytest
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: $(VENV)/.installed-dev
+	$(BIN)/mypy
+
+wheel: $(VENV)/.installed-dev
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+
+# The tests' smoke part against the built wheel in an environment that has never seen the checkout.
+smoke: wheel
+	rm -rf .venv-smoke
+	$(PYTHON) -m venv .venv-smoke
+	.venv-smoke/bin/pip install --quiet dist/*.whl pytest hypothesis
+	cd tests && ../.venv-smoke/bin/python -m pytest -c smoke.ini --rootdir . -m smoke
+
+bench: $(VENV)/.installed-test
+	$(BIN)/python benchmarks/speed.py
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit("nadpvi needs Python 3.11 or newer; set PYTHON=...") if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv $(VENV)
+
+# Editable, so that the installed package is this checkout.
+$(VENV)/.installed: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/pip install --quiet --editable .
+	touch $@
+
+$(VENV)/.installed-test: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/pip install --quiet --editable '.[test]'
+	touch $@ $(VENV)/.installed
+
+$(VENV)/.installed-dev: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/pip install --quiet --editable '.[test,dev]'
+	touch $@ $(VENV)/.installed $(VENV)/.installed-test
+
+# Prophet's wheel carries a genuine CmdStan executable and stanc; nothing of prophet itself is imported. A
+# platform without that wheel goes on without: the tests that need it then say so and are skipped.
+$(PROPHET_DIR)/.done: | $(VENV)/bin/python
+	mkdir -p $(PROPHET_DIR)
+	$(BIN)/pip install --quiet --no-deps --only-binary :all: --target $(PROPHET_DIR) prophet==$(PROPHET_VERSION) \
+		|| echo "prophet $(PROPHET_VERSION) is not available here; its tests will be skipped"
+	touch $@
+
+clean:
+	rm -rf $(VENV) .venv-smoke .cache dist nadpvi-demo

@@ -1,0 +1,74 @@
+"""All that depends on which ArviZ is installed: 0.23 and 1.x are both supported, and only here.
+
+ArviZ is imported inside functions: its import is slow, prints a notice once a day, and fails where no cache
+folder can be made.
+"""
+
+import warnings
+from typing import Any
+
+import xarray as xr
+
+__all__ = ["arviz_version", "convergence", "to_arviz"]
+
+
+def _import() -> Any:
+    """Return the arviz module, without its notices."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import arviz
+    return arviz
+
+
+def arviz_version() -> tuple[int, int]:
+    """Return (major, minor) of the installed ArviZ."""
+    from importlib.metadata import version
+
+    major, minor = version("arviz").split(".")[:2]
+    return int(major), int(minor)
+
+
+def to_arviz(tree: xr.DataTree) -> Any:
+    """Return the installed ArviZ's own container for the groups of `tree`.
+
+    InferenceData for ArviZ 0.x; the DataTree itself for 1.x, which works on it directly.
+    """
+    if arviz_version()[0] >= 1:
+        return tree
+    groups = {name: node.to_dataset() for name, node in tree.children.items()}
+    return _import().InferenceData(attrs=dict(tree.attrs), **groups)
+
+
+def convergence(posterior: xr.Dataset) -> dict[str, xr.Dataset]:
+    """Return ``ess_bulk``, ``ess_tail`` and ``r_hat`` of every variable (Vehtari et al. 2021).
+
+    R-hat is NaN for a single chain, since it compares chains.
+
+    Parameters
+    ----------
+    posterior : xarray.Dataset
+        Variables with dims (chain, draw, ...).
+    """
+    arviz = _import()
+    tree = xr.DataTree.from_dict({"posterior": posterior})
+    data = to_arviz(tree)
+    with warnings.catch_warnings():
+        # A single chain or a constant column warns; both show as NaN in the table.
+        warnings.simplefilter("ignore")
+        result = {
+            "ess_bulk": arviz.ess(data, method="bulk"),
+            "ess_tail": arviz.ess(data, method="tail"),
+            "r_hat": arviz.rhat(data),
+        }
+    if posterior.sizes["chain"] < 2:
+        result["r_hat"] = result["r_hat"] * float("nan")
+    return {name: _dataset(value) for name, value in result.items()}
+
+
+def _dataset(value: Any) -> xr.Dataset:
+    """Return the Dataset inside whatever this ArviZ returned."""
+    if isinstance(value, xr.Dataset):
+        return value
+    node = value["posterior"] if "posterior" in getattr(value, "children", {}) else value
+    dataset: xr.Dataset = node.to_dataset()
+    return dataset

@@ -1,0 +1,42 @@
+"""The naive baseline: believe the last iterate of DP-SGD, noise and all. Public side."""
+
+import numpy as np
+
+from nadpvi.containers.posterior import Posterior, model_variables
+from nadpvi.containers.release import Release
+from nadpvi.errors import ArgumentError
+from nadpvi.privacy.randomness import check_seed
+
+__all__ = ["last_iterate_posterior"]
+
+
+def last_iterate_posterior(release: Release, *, draws: int = 4000, seed: int | None = None) -> Posterior:
+    """Return q(theta; phi_T), the posterior that DP variational inference reports without noise-awareness.
+
+    Parameters
+    ----------
+    release : Release
+        With a model.
+    draws : int
+        Independent draws, in one chain.
+    seed : int, optional
+        Makes the draws reproducible.
+
+    Raises
+    ------
+    ArgumentError
+        If the release has no model.
+    """
+    description = release.description
+    if description is None:
+        raise ArgumentError("this release has no model, so its last iterate is not a posterior.")
+    rng = np.random.default_rng(None if seed is None else check_seed("seed", seed))
+    theta = description.guide.draw(
+        release.final_phi, rng.standard_normal((1, draws, len(description.names)))
+    )
+    return Posterior(
+        groups={"posterior": model_variables(description, theta)},
+        settings={"method": "last_iterate"},
+        guarantee=release.guarantee,
+        description=description,
+    )

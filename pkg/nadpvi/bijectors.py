@@ -1,0 +1,57 @@
+"""Smooth maps between the real line and constrained scales, with what optimisation needs of them."""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
+
+__all__ = ["softplus", "softplus_derivative", "softplus_inverse", "softplus_log_derivative"]
+
+# Below this, softplus(x) = exp(x) to the last bit, and exp(x) / softplus(x) is 1.
+_EXPONENTIAL_BELOW = -37.0
+
+
+def softplus(x: ArrayLike) -> NDArray[np.float64]:
+    """Return log(1 + exp(x)), positive and overflow-free.
+
+    Values below x = -708, where the result would leave the range of normal numbers, are held at
+    softplus(-708), so that a scale never reaches zero.
+
+    Examples
+    --------
+    >>> float(softplus(0.0)) == float(np.log(2.0))
+    True
+    >>> bool(softplus(-1e4) > 0)
+    True
+    """
+    return np.logaddexp(0.0, np.maximum(np.asarray(x, dtype=np.float64), -708.0))
+
+
+def softplus_derivative(x: ArrayLike) -> NDArray[np.float64]:
+    """Return d softplus(x) / dx, the logistic function of `x`."""
+    return np.asarray(expit(np.asarray(x, dtype=np.float64)))
+
+
+def softplus_log_derivative(x: ArrayLike) -> NDArray[np.float64]:
+    """Return d log(softplus(x)) / dx, which tends to 1 as x falls and to 1/x as x grows.
+
+    Examples
+    --------
+    >>> float(softplus_log_derivative(-1e4))
+    1.0
+    """
+    value = np.asarray(x, dtype=np.float64)
+    # Both branches are evaluated, so the guarded one is given a harmless argument.
+    safe = np.maximum(value, _EXPONENTIAL_BELOW)
+    return np.where(value < _EXPONENTIAL_BELOW, 1.0, expit(safe) / np.logaddexp(0.0, safe))
+
+
+def softplus_inverse(y: ArrayLike) -> NDArray[np.float64]:
+    """Return x with softplus(x) = y, for y > 0.
+
+    Examples
+    --------
+    >>> bool(np.isclose(softplus(softplus_inverse(0.3)), 0.3))
+    True
+    """
+    value = np.asarray(y, dtype=np.float64)
+    return value + np.log(-np.expm1(-value))

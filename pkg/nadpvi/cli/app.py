@@ -1,0 +1,76 @@
+"""Entry point: which commands there are, and how errors leave the process."""
+
+import os
+import signal
+import sys
+from typing import Annotated
+
+import typer
+
+from nadpvi.cli.demo import demo
+from nadpvi.cli.doctor import doctor
+from nadpvi.cli.run import fit, infer, release
+from nadpvi.cli.summary import summary
+from nadpvi.errors import ArgumentError, NadpviError, SchemaError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="nadpvi",
+    help="Noise-aware differentially private Bayesian inference.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+for command in (demo, release, infer, fit, summary, doctor):
+    app.command()(command)
+
+
+def _show_version(value: bool) -> None:
+    """Print the version and stop."""
+    if value:
+        from importlib.metadata import version
+
+        sys.stdout.write(f"nadpvi {version('nadpvi')}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show a traceback when something goes wrong.")
+    ] = False,
+) -> None:
+    """Noise-aware differentially private Bayesian inference."""
+    if debug:
+        os.environ["NADPVI_DEBUG"] = "1"
+
+
+def main() -> None:
+    """Run the command line; errors are one line on stderr.
+
+    Exit codes: 0 success, 1 failure, 2 bad usage, 130 interrupted.
+    """
+    # A termination request ends the run the way Ctrl-C does: temporary files removed, one line, no traceback.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        app()
+    except NadpviError as error:
+        _fail(error, code=2 if isinstance(error, ArgumentError | SchemaError) else 1)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except SystemExit as stop:
+        if stop.code in (130, 143):
+            sys.stderr.write("nadpvi: interrupted\n")
+        raise
+
+
+def _fail(error: NadpviError, *, code: int) -> None:
+    """Print the error as one line, or with its traceback in debug mode, and exit."""
+    if os.environ.get("NADPVI_DEBUG"):
+        raise error
+    sys.stderr.write(f"nadpvi: error: {error}\n")
+    sys.exit(code)

@@ -1,0 +1,73 @@
+"""Options that several commands share, declared once."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = [
+    "Chains",
+    "ClipNorm",
+    "Delta",
+    "Draws",
+    "EngineName",
+    "Epsilon",
+    "Force",
+    "InsecureSeed",
+    "Json",
+    "Model",
+    "Outcome",
+    "PhiStarPrior",
+    "Predictors",
+    "PreconditionerU",
+    "PriorSd",
+    "Quiet",
+    "SamplingRate",
+    "SchemaFile",
+    "Seed",
+    "Steps",
+    "SubsamplingNoise",
+    "TableFile",
+    "Warmup",
+]
+
+TableFile = Annotated[Path, typer.Argument(help="The private table: a CSV or Parquet file, one row a person.")]
+SchemaFile = Annotated[Path, typer.Option("--schema", help="The public schema, a TOML file.")]
+Outcome = Annotated[str, typer.Option("--outcome", help="Column to model.")]
+Predictors = Annotated[
+    list[str] | None,
+    typer.Option("--predictor", help="Column to use; repeat for more. All others when omitted."),
+]
+Model = Annotated[str, typer.Option("--model", help="Which model to fit.")]
+PriorSd = Annotated[float, typer.Option("--prior-sd", help="Prior sd of every coefficient.")]
+Epsilon = Annotated[float, typer.Option("--epsilon", help="Privacy budget epsilon.")]
+Delta = Annotated[float, typer.Option("--delta", help="Privacy budget delta.")]
+Steps = Annotated[int, typer.Option("--steps", help="Number of DP-SGD steps T.")]
+SamplingRate = Annotated[
+    float, typer.Option("--sampling-rate", help="Chance of a record to enter a step, in (0, 1].")
+]
+ClipNorm = Annotated[
+    float | None,
+    typer.Option("--clip-norm", help="Bound on one record's gradient; the model's own when omitted."),
+]
+PreconditionerU = Annotated[
+    float, typer.Option("--preconditioner-u", help="Weight of scale gradients before clipping.")
+]
+InsecureSeed = Annotated[
+    int | None,
+    typer.Option("--insecure-seed", help="SIMULATION ONLY: reproducible noise, so not private."),
+]
+Draws = Annotated[int, typer.Option("--draws", help="Kept draws per chain.")]
+Chains = Annotated[int, typer.Option("--chains", help="Number of chains.")]
+Warmup = Annotated[int, typer.Option("--warmup", help="Warm-up iterations per chain.")]
+Seed = Annotated[int | None, typer.Option("--seed", help="Seed of the post-processing; no secret.")]
+EngineName = Annotated[str, typer.Option("--engine", help="Stan engine: auto, cmdstan or stanli.")]
+PhiStarPrior = Annotated[
+    str, typer.Option("--phi-star-prior", help="Prior of the optimum: trace or model.")
+]
+SubsamplingNoise = Annotated[
+    bool, typer.Option("--subsampling-noise", help="Infer the variance that subsampling adds.")
+]
+Force = Annotated[bool, typer.Option("--force", help="Replace output files that exist.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes.")]

@@ -1,0 +1,85 @@
+"""nadpvi summary: what a file holds, guarantee first."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from nadpvi.cli import options
+from nadpvi.cli.console import print_frame, print_json, print_text, warnings_as_lines
+from nadpvi.containers.posterior import Posterior
+from nadpvi.containers.release import Release
+from nadpvi.containers.storage import file_kind
+from nadpvi.diagnostics import num_divergences
+
+__all__ = ["print_posterior", "summary"]
+
+_FORMATS = {"mean": ".3f", "sd": ".3f", "ess_bulk": ".0f", "ess_tail": ".0f", "r_hat": ".3f"}
+
+
+def summary(
+    file: Annotated[Path, typer.Argument(help="A release or a posterior.")],
+    probability: Annotated[
+        float, typer.Option("--probability", help="Content of the equal-tailed interval.")
+    ] = 0.9,
+    json: options.Json = False,
+) -> None:
+    """Show what a release or posterior FILE holds: its guarantee, its table, its sampler's health.
+
+    Example: nadpvi summary posterior.nc
+    """
+    with warnings_as_lines():
+        if file_kind(file) == "release":
+            print_release(Release.load(file), as_json=json)
+        else:
+            print_posterior(Posterior.load(file), as_json=json, probability=probability)
+
+
+def print_release(release: Release, *, as_json: bool) -> None:
+    """Print a release's guarantee and settings."""
+    facts: dict[str, Any] = {
+        "steps": release.num_steps,
+        "coordinates": release.dimension,
+        "noise_multiplier": release.noise_multiplier,
+        "clip_norm": release.clip_norm,
+        "sampling_rate": release.sampling_rate,
+    }
+    if as_json:
+        guarantee = None if release.guarantee is None else release.guarantee.to_dict()
+        print_json({"guarantee": guarantee, **facts, "versions": release.versions})
+        return
+    print_text(
+        "No guarantee on record." if release.guarantee is None else release.guarantee.sentence()
+    )
+    for name, value in facts.items():
+        print_text(f"{name}: {value:g}")
+
+
+def print_posterior(posterior: Posterior, *, as_json: bool, probability: float = 0.9) -> None:
+    """Print a posterior's guarantee, parameter table and sampler health."""
+    table = posterior.summary(probability=probability)
+    divergences = num_divergences(posterior)
+    interval = f"{100 * probability:g} % equal-tailed interval"
+    if as_json:
+        guarantee = None if posterior.guarantee is None else posterior.guarantee.to_dict()
+        rows = [{"parameter": label, **row} for label, row in table.to_dict(orient="index").items()]
+        print_json(
+            {
+                "guarantee": guarantee,
+                "interval": {"kind": "equal-tailed", "probability": probability},
+                "divergences": divergences,
+                "parameters": rows,
+                "settings": posterior.settings,
+            }
+        )
+        return
+    if posterior.guarantee is not None:
+        print_text(posterior.guarantee.sentence())
+    formats = {name: _FORMATS.get(name, ".3f") for name in table.columns}
+    print_frame(table, title=f"Posterior: mean, sd, {interval}, ESS, R-hat", formats=formats)
+    if divergences is not None:
+        sizes = posterior.groups["posterior"].sizes
+        print_text(
+            f"divergences: {divergences} of {sizes['chain'] * sizes['draw']} draws; "
+            f"engine: {posterior.settings.get('engine')}"
+        )

@@ -1,0 +1,185 @@
+"""The posterior: draws of phi_star, curvature and the model's parameters, with where they came from."""
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from numpy.typing import NDArray
+
+from nadpvi.containers.description import ModelDescription
+from nadpvi.containers.storage import HEADER, parse_header, read_netcdf, write_atomically
+from nadpvi.errors import ArgumentError
+from nadpvi.privacy.guarantee import Guarantee
+
+if TYPE_CHECKING:
+    from nadpvi.tables import TableLike
+
+__all__ = ["Posterior", "model_variables"]
+
+Array = NDArray[np.float64]
+
+_FORMAT_VERSION = 1
+_GROUPS = ("posterior", "sample_stats", "observed_data", "constant_data")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Posterior:
+    """Draws from a posterior, in ArviZ's groups, with the guarantee and the model they belong to.
+
+    Parameters
+    ----------
+    groups : mapping of str to xarray.Dataset
+        ``posterior`` and, where there are any, ``sample_stats``, ``observed_data``, ``constant_data``.
+        Every posterior variable has dims (chain, draw, ...).
+    settings : dict
+        How it was made: method, engine, priors, window; JSON types.
+    guarantee : Guarantee or None
+        Privacy guarantee of the release behind it.
+    description : ModelDescription or None
+        Model, schema and guide; needed for `predict`.
+    """
+
+    groups: Mapping[str, xr.Dataset]
+    settings: dict[str, Any] = dataclasses.field(default_factory=dict)
+    guarantee: Guarantee | None = None
+    description: ModelDescription | None = None
+
+    def __post_init__(self) -> None:
+        unknown = sorted(set(self.groups) - set(_GROUPS))
+        if "posterior" not in self.groups or unknown:
+            raise ArgumentError(f"groups must be among {list(_GROUPS)}, with posterior (got {unknown}).")
+        for name, variable in self.groups["posterior"].data_vars.items():
+            if variable.dims[:2] != ("chain", "draw"):
+                raise ArgumentError(f"{name} must have dims (chain, draw, ...) (got {variable.dims}).")
+
+    def __repr__(self) -> str:
+        sizes = self.groups["posterior"].sizes
+        names = ", ".join(str(name) for name in self.groups["posterior"].data_vars)
+        promise = "no guarantee on record" if self.guarantee is None else self.guarantee.sentence()
+        return (
+            f"<nadpvi.Posterior: {sizes['chain']} chains of {sizes['draw']} draws of {names}; "
+            f"method {self.settings.get('method')}. {promise}>"
+        )
+
+    def to_datatree(self) -> xr.DataTree:
+        """Return an xarray DataTree with one node a group; `tree["posterior"]` holds the draws."""
+        tree = xr.DataTree.from_dict({name: self.groups[name] for name in _GROUPS if name in self.groups})
+        tree.attrs[HEADER] = json.dumps(self._header())
+        return tree
+
+    def to_arviz(self) -> Any:
+        """Return what the installed ArviZ works on: InferenceData for 0.x, a DataTree for 1.x."""
+        from nadpvi.arviz_bridge import to_arviz
+
+        return to_arviz(self.to_datatree())
+
+    def theta(self) -> Array:
+        """Return draws of the model's parameters, shape (chain, draw, K), blocks side by side.
+
+        Raises
+        ------
+        ArgumentError
+            If there is no model, only phi_star.
+        """
+        if self.description is None:
+            raise ArgumentError("this posterior has no model, only phi_star and curvature.")
+        posterior = self.groups["posterior"]
+        blocks = [posterior[block.name].to_numpy() for block in self.description.parameters]
+        return np.concatenate(blocks, axis=-1)
+
+    def summary(self, *, probability: float = 0.9) -> pd.DataFrame:
+        """Return mean, sd, equal-tailed interval, ESS and R-hat, one row a parameter.
+
+        See `nadpvi.diagnostics.summarise`.
+        """
+        from nadpvi.diagnostics import summarise
+
+        return summarise(self, probability=probability)
+
+    def predict(self, table: "TableLike") -> Array:
+        """Return the posterior predictive mean of the outcome, one number a row of `table`, shape (N,).
+
+        See `nadpvi.predictive.predict_mean`.
+        """
+        from nadpvi.predictive import predict_mean
+
+        return predict_mean(self, table)
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+        """Write the posterior to a netCDF file, whole or not at all, and return its path.
+
+        Any program that reads ArviZ's netCDF groups can open the file.
+
+        Raises
+        ------
+        FileError
+            If the file exists and `overwrite` is false, or cannot be written.
+        """
+        tree = self.to_datatree()
+        return write_atomically(
+            lambda aside: tree.to_netcdf(aside, engine="h5netcdf"), path, overwrite=overwrite
+        )
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "Posterior":
+        """Return the posterior in a netCDF file.
+
+        Raises
+        ------
+        FileError
+            If the file is missing, damaged or not a netCDF file.
+        ArgumentError
+            If it holds something other than a posterior of a known format.
+        """
+        tree = read_netcdf(path, load=_load_tree)
+        header = parse_header(tree, kind="posterior", version=_FORMAT_VERSION)
+        guarantee, description = header["guarantee"], header["description"]
+        return cls(
+            groups={name: tree[name].to_dataset() for name in _GROUPS if name in tree.children},
+            settings=header["settings"],
+            guarantee=None if guarantee is None else Guarantee.from_dict(guarantee),
+            description=None if description is None else ModelDescription.from_dict(description),
+        )
+
+    def _header(self) -> dict[str, Any]:
+        """Everything that is not an array, as JSON types."""
+        return {
+            "kind": "posterior",
+            "format_version": _FORMAT_VERSION,
+            "settings": self.settings,
+            "guarantee": None if self.guarantee is None else self.guarantee.to_dict(),
+            "description": None if self.description is None else self.description.to_dict(),
+        }
+
+
+def model_variables(description: ModelDescription, theta: Array) -> xr.Dataset:
+    """Return draws of theta as the model's named variables.
+
+    Parameters
+    ----------
+    description : ModelDescription
+        Gives the names, dims and coords of the parameter blocks.
+    theta : ndarray, shape (chain, draw, K)
+    """
+    variables: dict[str, Any] = {}
+    coords: dict[str, Any] = {"chain": np.arange(theta.shape[0]), "draw": np.arange(theta.shape[1])}
+    first = 0
+    for block in description.parameters:
+        last = first + len(block.coords)
+        variables[block.name] = (("chain", "draw", block.dim), theta[..., first:last])
+        coords[block.dim] = np.array(block.coords, dtype=object)
+        first = last
+    return xr.Dataset(variables, coords=coords)
+
+
+def _load_tree(path: Path) -> xr.DataTree:
+    """Read a whole DataTree into memory and close its file."""
+    with xr.open_datatree(path, engine="h5netcdf") as tree:
+        return tree.load()

@@ -1,0 +1,139 @@
+"""One differentially private gradient: sample, clip, sum exactly, add noise. Private side.
+
+This is the only place where per-record gradients become something that may be released.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nadpvi.errors import PrivacyError
+from nadpvi.gradients import PerRecordGradients
+from nadpvi.privacy.noise import NoiseSource
+
+__all__ = ["check_exact_sums", "clip_weights", "clipped_sum", "release_gradient"]
+
+Array = NDArray[np.float64]
+
+# The clip aims this far below the bound, so that rounding in norms and products (about D * 1e-16) cannot
+# carry a record over it. Truncation toward zero then only shrinks.
+_MARGIN = 1e-9
+
+
+def clip_weights(gradients: PerRecordGradients, *, clip_norm: float) -> Array:
+    """Return the factor that scales each record's gradient to a norm of at most `clip_norm`.
+
+    Guarantees
+    ----------
+    - The weighted row's norm is at most ``clip_norm * (1 - 1e-9)`` up to float64 rounding, hence at most
+      `clip_norm`.
+    - A zero gradient gets a finite factor and stays zero.
+    - A row with a non-finite entry gets factor zero; a finite row whose square overflows is still clipped.
+
+    Parameters
+    ----------
+    gradients : PerRecordGradients
+        Gradients of B records. Private.
+    clip_norm : float
+        L2 bound C > 0, in units of the preconditioned gradient.
+
+    Returns
+    -------
+    ndarray, shape (B,)
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        norms = np.sqrt(gradients.squared_norms())
+    overflowed = ~np.isfinite(norms)
+    if overflowed.any():
+        norms[overflowed] = _robust_norms(gradients)[overflowed]
+    limit = clip_norm * (1.0 - _MARGIN)
+    usable = np.isfinite(norms)
+    # max(norm, limit) never divides by zero, and a NaN norm is replaced before the division.
+    return np.where(usable, limit / np.maximum(np.where(usable, norms, limit), limit), 0.0)
+
+
+def _robust_norms(gradients: PerRecordGradients) -> Array:
+    """Return norms whose squares may overflow: each row is divided by its largest entry first."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        ones = np.ones(len(gradients.squared_norms()))
+        rows = np.abs(gradients.weighted_rows(ones))
+        largest = rows.max(axis=1)
+        finite = np.isfinite(largest)
+        shrunk = rows[finite] / np.maximum(largest[finite], 1.0)[:, None]
+        norms = np.full(len(rows), np.nan)
+        norms[finite] = np.maximum(largest[finite], 1.0) * np.linalg.norm(shrunk, axis=1)
+    return norms
+
+
+def clipped_sum(gradients: PerRecordGradients, *, clip_norm: float, grid_units: int | None) -> Array:
+    """Return the sum of clipped gradients, in grid units or, without a grid, in clip norms.
+
+    Guarantees
+    ----------
+    - Adding or removing one record changes the result by a vector of L2 norm at most `grid_units` (or 1):
+      with a grid, a record's clipped gradient is truncated toward zero coordinate by coordinate, which
+      cannot lengthen it, and sums of integers are exact in float64 (`check_exact_sums`).
+    - A record with a non-finite gradient contributes zero.
+    - No records give zeros. Nothing is divided by the number of records.
+
+    Parameters
+    ----------
+    gradients : PerRecordGradients
+        Gradients of B records. Private.
+    clip_norm : float
+        L2 bound C > 0, in units of the preconditioned gradient.
+    grid_units : int or None
+        Grid units per clip norm; None sums in floating point (simulation only).
+
+    Returns
+    -------
+    ndarray, shape (D,)
+    """
+    weights = clip_weights(gradients, clip_norm=clip_norm) / clip_norm
+    excluded = weights == 0.0
+    if grid_units is None and not excluded.any():
+        return gradients.weighted_sum(weights)
+    with np.errstate(over="ignore", invalid="ignore"):
+        rows = gradients.weighted_rows(weights * (grid_units or 1))
+    # Zero times infinity is NaN, so excluded rows are written, not multiplied, to zero.
+    rows[excluded] = 0.0
+    if grid_units is None:
+        return rows.sum(axis=0)
+    return np.ones(len(rows)) @ np.trunc(rows, out=rows)
+
+
+def release_gradient(
+    total: Array, *, noise: NoiseSource, clip_norm: float, preconditioner: Array
+) -> Array:
+    """Return the noisy gradient sum, (total + noise) * C / beta: what may be seen by anyone (Eq. 58).
+
+    Guarantees
+    ----------
+    - The noise's standard deviation is noise_multiplier times the sensitivity of `total`, in the same
+      units: both are counted in the grid of `noise`.
+    - Scaling afterwards is post-processing.
+
+    Parameters
+    ----------
+    total : ndarray, shape (D,)
+        Clipped sum of the whole batch. Private.
+    noise : NoiseSource
+        Draws one vector of noise.
+    clip_norm : float
+        C.
+    preconditioner : ndarray, shape (D,)
+        beta.
+
+    Returns
+    -------
+    ndarray, shape (D,)
+        Noisy sum in units of the loss gradient.
+    """
+    unit = clip_norm / (noise.grid_units or 1)
+    released: Array = (total + noise.draw()) * (unit / preconditioner)
+    return released
+
+
+def check_exact_sums(*, num_records: int, grid_units: int | None) -> None:
+    """Raise `PrivacyError` if a sum over all records could leave the exact integers of float64."""
+    if grid_units is not None and num_records * grid_units >= 2**52:
+        raise PrivacyError("too many records to be summed exactly on this grid; split the table.")

@@ -1,0 +1,200 @@
+"""DP-SGD variational inference: from private records to a `Release`. Private side."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nadpvi.config import DPVIConfig
+from nadpvi.containers.description import ModelDescription
+from nadpvi.dpsgd import check_exact_sums, clipped_sum, release_gradient
+from nadpvi.errors import ArgumentError
+from nadpvi.gradients import likelihood_gradients
+from nadpvi.models.base import RecordBatch
+from nadpvi.privacy.noise import NoiseSource
+from nadpvi.privacy.randomness import Streams
+from nadpvi.privacy.sampling import poisson_sample
+from nadpvi.records import Records
+
+__all__ = ["Settings", "State", "Trace", "make_settings", "run", "step"]
+
+Array = NDArray[np.float64]
+
+# Rows per chunk times draws times parameters: 5 MB in the largest temporary, small enough to stay in cache
+# where it matters and large enough to keep Python out of the way.
+_CHUNK_VALUES = 600_000
+
+
+class State(NamedTuple):
+    """Where a run stands: the number of finished steps and the current iterate, shape (D,)."""
+
+    num_steps: int
+    phi: Array
+
+
+class Trace(NamedTuple):
+    """Iterates and the noisy gradients computed at them, each of shape (T, D)."""
+
+    phi: Array
+    noisy_gradient: Array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Settings:
+    """Public settings of a run, resolved to numbers.
+
+    Parameters
+    ----------
+    description : ModelDescription
+        Model, schema and guide.
+    num_steps, sampling_rate, clip_norm, monte_carlo_samples
+        T, kappa, C and S.
+    preconditioner, learning_rate, initial_phi : ndarray, shape (D,)
+        beta, lambda and the start.
+    """
+
+    description: ModelDescription
+    num_steps: int
+    sampling_rate: float
+    clip_norm: float
+    monte_carlo_samples: int
+    preconditioner: Array
+    learning_rate: Array
+    initial_phi: Array
+
+
+def make_settings(
+    description: ModelDescription, config: DPVIConfig, *, noise_multiplier: float
+) -> Settings:
+    """Return the settings of a run, with the defaults that depend on model and noise filled in.
+
+    The step size is ``sqrt(2) * lambda_c * beta / (sigma * C * sqrt(T * D))`` (Eq. 55 and 13.2).
+
+    Raises
+    ------
+    ArgumentError
+        If a default cannot be derived: no clip norm and no bound, or no noise and no learning rate.
+    """
+    clip_norm = resolve_clip_norm(description, config)
+    num_params = len(description.names)
+    guide = config.guide
+    dimension = guide.num_variational(num_params)
+    preconditioner = np.concatenate(
+        [np.ones(num_params), np.full(dimension - num_params, config.preconditioner_u)]
+    )
+    if config.learning_rate is not None:
+        base = config.learning_rate
+    elif noise_multiplier > 0:
+        constant = config.learning_rate_constant
+        factor = math.sqrt(dimension / 2) if constant is None else constant
+        base = (
+            math.sqrt(2) * factor / (noise_multiplier * clip_norm * math.sqrt(config.num_steps * dimension))
+        )
+    else:
+        raise ArgumentError("learning_rate must be given for a run without noise.")
+    return Settings(
+        description=description,
+        num_steps=config.num_steps,
+        sampling_rate=config.sampling_rate,
+        clip_norm=clip_norm,
+        monte_carlo_samples=config.monte_carlo_samples,
+        preconditioner=preconditioner,
+        learning_rate=base * preconditioner,
+        initial_phi=guide.initial(num_params=num_params, mu=config.initial_mu, u=config.initial_u),
+    )
+
+
+def resolve_clip_norm(description: ModelDescription, config: DPVIConfig) -> float:
+    """Return the configured clip norm, or else the model's own bound for its schema."""
+    if config.clip_norm is not None:
+        return config.clip_norm
+    bound = description.model.gradient_bound(description.design)
+    if bound is None:
+        raise ArgumentError(
+            f"clip_norm must be given: {description.model.kind} has no gradient bound for this schema."
+        )
+    return float(bound)
+
+
+def step(
+    state: State, *, records: Records, settings: Settings, noise: NoiseSource, streams: Streams
+) -> tuple[State, Array]:
+    """Return the next state and the noisy gradient that led to it (Eq. 58).
+
+    The likelihood part is sampled, clipped, summed and noised; the public prior and entropy terms are
+    added afterwards, times the sampling rate, so that they cost no clip norm and need no record count.
+    """
+    num_params = len(settings.initial_phi) // 2
+    standard_normal = streams.monte_carlo.standard_normal((settings.monte_carlo_samples, num_params))
+    indices = poisson_sample(
+        streams.subsample, num_records=len(records.y), sampling_rate=settings.sampling_rate
+    )
+    total = np.zeros_like(state.phi)
+    for chunk in _chunks(indices, rows=max(1, _CHUNK_VALUES // standard_normal.size)):
+        gradients = likelihood_gradients(
+            settings.description.model,
+            RecordBatch(x=records.x[chunk], y=records.y[chunk]),
+            guide=settings.description.guide,
+            phi=state.phi,
+            standard_normal=standard_normal,
+            preconditioner=settings.preconditioner,
+        )
+        total += clipped_sum(gradients, clip_norm=settings.clip_norm, grid_units=noise.grid_units)
+    noisy = release_gradient(
+        total, noise=noise, clip_norm=settings.clip_norm, preconditioner=settings.preconditioner
+    )
+    noisy += settings.sampling_rate * public_gradient(
+        settings.description, phi=state.phi, standard_normal=standard_normal
+    )
+    return State(state.num_steps + 1, state.phi - settings.learning_rate * noisy), noisy
+
+
+def public_gradient(description: ModelDescription, *, phi: Array, standard_normal: Array) -> Array:
+    """Return the gradient of -E_q log p(theta) - entropy(q), shape (D,): no record is involved.
+
+    Parameters
+    ----------
+    description : ModelDescription
+        Gives the prior and the guide.
+    phi : ndarray, shape (D,)
+        Current iterate.
+    standard_normal : ndarray, shape (S, K)
+        The step's shared draws.
+    """
+    from autograd import grad
+
+    guide = description.guide
+    theta = guide.draw(phi, standard_normal)
+    prior_gradient = grad(lambda value: description.model.log_prior(value).sum())(theta)
+    expected = guide.pull_back(phi, theta_gradient=prior_gradient, standard_normal=standard_normal)
+    gradient: Array = -expected - guide.entropy_gradient(phi)
+    return gradient
+
+
+def run(
+    records: Records, settings: Settings, *, noise: NoiseSource, streams: Streams
+) -> Iterator[tuple[int, Trace]]:
+    """Yield (steps done, trace so far) after every step; the trace's arrays are filled in place.
+
+    Rows beyond the steps done are zero. The caller owns the loop, so that it can show progress or stop.
+    """
+    check_exact_sums(num_records=len(records.y), grid_units=noise.grid_units)
+    shape = (settings.num_steps, len(settings.initial_phi))
+    trace = Trace(phi=np.zeros(shape), noisy_gradient=np.zeros(shape))
+    state = State(0, settings.initial_phi)
+    for index in range(settings.num_steps):
+        trace.phi[index] = state.phi
+        state, noisy = step(state, records=records, settings=settings, noise=noise, streams=streams)
+        trace.noisy_gradient[index] = noisy
+        if not np.isfinite(state.phi).all():
+            raise ArgumentError(f"the run diverged at step {index}; lower learning_rate_constant.")
+        yield index + 1, trace
+
+
+def _chunks(indices: NDArray[np.int64], *, rows: int) -> Iterator[NDArray[np.int64]]:
+    """Yield the indices in pieces of at most `rows`; nothing for an empty batch."""
+    for start in range(0, len(indices), rows):
+        yield indices[start : start + rows]

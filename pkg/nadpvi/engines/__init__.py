@@ -1,0 +1,1 @@
+"""Stan engines behind one interface: CmdStan through cmdstanpy, and the embedded interpreter stanli."""

@@ -1,0 +1,153 @@
+"""Containers of the post-processing model: the sums of a trace, and the model's data and priors.
+
+The model is a regression of the noisy gradients on the iterates, so the window of the trace enters only
+through counts, means and centred second moments. One density evaluation then costs O(D), not O(T * D).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from nadpvi.errors import ArgumentError
+
+__all__ = ["GradientModel", "MIN_WINDOW", "TraceSums"]
+
+FloatArray = NDArray[np.float64]
+
+MIN_WINDOW = 3  # a slope, a mean and one residual: fewer steps leave nothing to judge the fit by
+_VECTORS = ("noise_std", "phi_star_prior_mean", "phi_star_prior_sd", "v_prior_mean", "v_prior_sd")
+_POSITIVE = ("noise_std", "phi_star_prior_sd", "v_prior_sd", "tau_prior_scale")
+
+
+def _read_only(values: ArrayLike) -> FloatArray:
+    """Return a float64 copy that cannot be written to."""
+    array = np.array(values, dtype=np.float64)
+    array.setflags(write=False)
+    return array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TraceSums:
+    """The sufficient statistics of a window of n steps, per variational parameter.
+
+    Attributes
+    ----------
+    num_steps : int
+        n >= 3, the number of steps in the window.
+    phi_bar : ndarray, shape (D,)
+        Mean iterate, in units of phi.
+    g_bar : ndarray, shape (D,)
+        Mean noisy gradient, in units of the summed (not averaged) gradient.
+    s_pp : ndarray, shape (D,)
+        Sum of (phi - phi_bar)^2 >= 0.
+    s_gp : ndarray, shape (D,)
+        Sum of (g - g_bar) * (phi - phi_bar), any sign.
+    s_gg : ndarray, shape (D,)
+        Sum of (g - g_bar)^2 >= 0.
+
+    Raises
+    ------
+    ArgumentError
+        If the window is shorter than 3 steps, shapes differ, or a sum is not finite or negative.
+    """
+
+    num_steps: int
+    phi_bar: FloatArray
+    g_bar: FloatArray
+    s_pp: FloatArray
+    s_gp: FloatArray
+    s_gg: FloatArray
+
+    def __post_init__(self) -> None:
+        if self.num_steps < MIN_WINDOW:
+            raise ArgumentError(
+                f"the window must hold at least {MIN_WINDOW} steps (got {self.num_steps}): "
+                "lower burn_in or run more steps."
+            )
+        for name in ("phi_bar", "g_bar", "s_pp", "s_gp", "s_gg"):
+            array = _read_only(getattr(self, name))
+            object.__setattr__(self, name, array)
+            if array.ndim != 1 or array.shape != self.phi_bar.shape or array.size == 0:
+                raise ArgumentError(f"{name} must have shape (D,) like phi_bar (got {array.shape}).")
+            if not np.isfinite(array).all():
+                raise ArgumentError(f"{name} is not finite: the trace's values overflow; the run diverged.")
+            if name in ("s_pp", "s_gg") and (array < 0).any():
+                raise ArgumentError(f"{name} is a sum of squares and must not be negative.")
+
+    @property
+    def num_parameters(self) -> int:
+        """D, the number of variational parameters."""
+        return int(self.phi_bar.size)
+
+    @property
+    def slope(self) -> FloatArray:
+        """Least-squares slope s_gp / s_pp of gradient on iterate; 0 where the iterate never moved."""
+        return np.divide(self.s_gp, self.s_pp, out=np.zeros_like(self.s_gp), where=self.s_pp > 0)
+
+    @property
+    def residual(self) -> FloatArray:
+        """Sum of squares about the least-squares line, s_gg - s_gp^2 / s_pp, never below 0."""
+        return np.maximum(self.s_gg - self.slope * self.s_gp, 0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class GradientModel:
+    """Data and priors of the post-processing model; everything in it is public.
+
+    Attributes
+    ----------
+    sums : TraceSums
+        The window of the trace.
+    sampling_rate : float
+        kappa in (0, 1].
+    noise_std : ndarray, shape (D,)
+        sigma * C / beta > 0: sd of the DP noise in a noisy gradient, in units of the summed gradient.
+    phi_star_prior_mean, phi_star_prior_sd : ndarray, shape (D,)
+        phi_star ~ normal(mean, sd), sd > 0, in units of phi.
+    v_prior_mean, v_prior_sd : ndarray, shape (D,)
+        v ~ normal(mean, sd), sd > 0; a normal on v itself, without Jacobian.
+    tau_prior_scale : ndarray, shape (D,), or None
+        tau ~ half-normal(scale), scale > 0, in units of the summed gradient; None fixes tau at 0.
+    phi_labels : tuple of str
+        Name of each coordinate of phi; unique.
+    """
+
+    sums: TraceSums
+    sampling_rate: float
+    noise_std: FloatArray
+    phi_star_prior_mean: FloatArray
+    phi_star_prior_sd: FloatArray
+    v_prior_mean: FloatArray
+    v_prior_sd: FloatArray
+    tau_prior_scale: FloatArray | None
+    phi_labels: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        size = self.sums.num_parameters
+        if not 0.0 < self.sampling_rate <= 1.0:
+            raise ArgumentError(f"sampling_rate must be in (0, 1] (got {self.sampling_rate}).")
+        if len(self.phi_labels) != size or len(set(self.phi_labels)) != size:
+            raise ArgumentError(f"phi_labels must be {size} different names (got {len(self.phi_labels)}).")
+        self._refuse(self.sums.s_pp == 0, "never moved within the window, so nothing can be learned from it")
+        names = _VECTORS if self.tau_prior_scale is None else (*_VECTORS, "tau_prior_scale")
+        for name in names:
+            array = _read_only(getattr(self, name))
+            object.__setattr__(self, name, array)
+            if array.shape != (size,):
+                raise ArgumentError(f"{name} must have shape ({size},) (got {array.shape}).")
+            self._refuse(~np.isfinite(array), f"has a {name} that is not finite")
+            if name in _POSITIVE:
+                self._refuse(array <= 0, f"has a {name} that is not positive")
+
+    def _refuse(self, is_bad: NDArray[np.bool_], complaint: str) -> None:
+        """Raise one line that names the first coordinate marked bad, if there is one."""
+        bad = np.flatnonzero(is_bad)
+        if bad.size:
+            more = f" (and {bad.size - 1} more coordinates)" if bad.size > 1 else ""
+            raise ArgumentError(f"{self.phi_labels[bad[0]]!r}{more} {complaint}.")
+
+    @property
+    def num_parameters(self) -> int:
+        """D, the number of variational parameters."""
+        return self.sums.num_parameters

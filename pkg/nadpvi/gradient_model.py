@@ -1,0 +1,183 @@
+"""The post-processing model of a release: its priors as named choices, and the way to its densities.
+
+Everything here is computed from the release alone, so nothing in it costs privacy.
+"""
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nadpvi.errors import ArgumentError
+from nadpvi.gradient_data import GradientModel, TraceSums
+from nadpvi.gradient_density import (
+    ConditionalNormal,
+    DensityGradient,
+    conditional_delta,
+    grad_log_collapsed,
+    grad_log_density,
+    log_collapsed,
+    log_density,
+    log_density_trace,
+    softplus,
+)
+from nadpvi.trace_sums import make_trace_sums, window_start
+
+__all__ = [
+    "TraceSums",
+    "make_trace_sums",
+    "window_start",
+    "GradientModel",
+    "ReleasedTrace",
+    "make_gradient_model",
+    "log_density",
+    "log_density_trace",
+    "log_collapsed",
+    "conditional_delta",
+    "grad_log_density",
+    "grad_log_collapsed",
+    "ConditionalNormal",
+    "DensityGradient",
+    "softplus",
+]
+
+FloatArray = NDArray[np.float64]
+
+PHI_STAR_PRIORS = ("trace", "model")
+CURVATURE_PRIORS = ("trace",)
+
+
+class ReleasedTrace(Protocol):
+    """What the post-processing model reads from a release."""
+
+    @property
+    def phi(self) -> FloatArray:
+        """Iterates, shape (T, D)."""
+
+    @property
+    def noisy_gradient(self) -> FloatArray:
+        """Noisy summed gradients, shape (T, D); row t belongs to row t of phi."""
+
+    @property
+    def noise_multiplier(self) -> float:
+        """Sigma, in units of the clip norm."""
+
+    @property
+    def clip_norm(self) -> float:
+        """L2 bound C on a preconditioned per-record gradient."""
+
+    @property
+    def sampling_rate(self) -> float:
+        """Poisson inclusion probability kappa."""
+
+    @property
+    def preconditioner(self) -> FloatArray:
+        """Beta, shape (D,)."""
+
+    @property
+    def phi_labels(self) -> tuple[str, ...]:
+        """Names of the D variational parameters."""
+
+    @property
+    def model_prior_mean(self) -> FloatArray:
+        """Prior mean of phi_star by the model, shape (D,); NaN where the model says nothing."""
+
+    @property
+    def model_prior_sd(self) -> FloatArray:
+        """Prior sd of phi_star by the model, shape (D,); NaN where the model says nothing."""
+
+
+def _check_choice(name: str, value: str, known: tuple[str, ...]) -> None:
+    """Raise unless `value` is one of the known names."""
+    if value not in known:
+        raise ArgumentError(f"{name} must be one of {', '.join(map(repr, known))} (got {value!r}).")
+
+
+def _noise_std(release: ReleasedTrace, size: int) -> FloatArray:
+    """Return sigma * C / beta per coordinate."""
+    preconditioner = np.asarray(release.preconditioner, dtype=np.float64)
+    if preconditioner.shape != (size,) or not (preconditioner > 0).all():
+        raise ArgumentError(f"preconditioner must be {size} positive numbers, one a coordinate of phi.")
+    with np.errstate(over="ignore", invalid="ignore"):  # GradientModel refuses what is not finite, by label
+        return release.noise_multiplier * release.clip_norm / preconditioner
+
+
+def _phi_star_prior(release: ReleasedTrace, choice: str, sums: TraceSums) -> tuple[FloatArray, FloatArray]:
+    """Return mean and sd of phi_star's prior under the named choice."""
+    mean, sd = sums.phi_bar, np.ones_like(sums.phi_bar)
+    if choice == "trace":
+        return mean, sd
+    model_mean = np.asarray(release.model_prior_mean, dtype=np.float64)
+    model_sd = np.asarray(release.model_prior_sd, dtype=np.float64)
+    if model_mean.shape != mean.shape or model_sd.shape != mean.shape:
+        raise ArgumentError(f"model_prior_mean and model_prior_sd must have shape {mean.shape}.")
+    is_silent = np.isnan(model_mean) | np.isnan(model_sd)
+    return np.where(is_silent, mean, model_mean), np.where(is_silent, sd, model_sd)
+
+
+def _trace_curvature_prior(
+    sums: TraceSums, noise_std: FloatArray, sampling_rate: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return mean |s_gp| / (kappa s_pp) and sd s / (kappa sqrt(s_pp)) of v's prior (appendix 13.3).
+
+    The paper prints the square of this sd; the sd of the least-squares slope is meant.
+    """
+    root = np.sqrt(sums.s_pp)
+    sd = np.divide(noise_std, sampling_rate * root, out=np.full_like(root, np.nan), where=root > 0)
+    return np.abs(sums.slope) / sampling_rate, sd
+
+
+def make_gradient_model(
+    release: ReleasedTrace,
+    *,
+    burn_in: float = 0.2,
+    phi_star_prior: str = "trace",
+    curvature_prior: str = "trace",
+    subsampling_noise: bool = False,
+    subsampling_scale: float = 0.5,
+) -> GradientModel:
+    """Return the post-processing model of a release: its window as sums, and priors.
+
+    Parameters
+    ----------
+    release : ReleasedTrace
+        Anything with the attributes of `ReleasedTrace`, a `Release` above all.
+    burn_in : float
+        Share of the steps to drop, in [0, 1).
+    phi_star_prior : {"trace", "model"}
+        "trace": normal(phi_bar, 1), as published (appendix 13.3). "model": the model's own prior of theta
+        where it has one, so that a coordinate drowned in noise returns to its prior.
+    curvature_prior : {"trace"}
+        "trace": v ~ normal(m, r) with m = |s_gp| / (kappa s_pp), r = noise_std / (kappa sqrt(s_pp)); normal
+        on v itself, so no Jacobian. As published, it uses the trace twice.
+    subsampling_noise : bool
+        Infer tau, the sd that subsampling adds to a noisy gradient; otherwise tau = 0.
+    subsampling_scale : float
+        tau ~ half-normal(subsampling_scale * noise_std), > 0.
+
+    Raises
+    ------
+    ArgumentError
+        If a setting is out of range, the trace is not finite, or a coordinate never moved or has no noise.
+    """
+    _check_choice("phi_star_prior", phi_star_prior, PHI_STAR_PRIORS)
+    _check_choice("curvature_prior", curvature_prior, CURVATURE_PRIORS)
+    if not (np.isfinite(subsampling_scale) and subsampling_scale > 0):
+        raise ArgumentError(f"subsampling_scale must be finite and positive (got {subsampling_scale}).")
+    if not 0.0 < release.sampling_rate <= 1.0:
+        raise ArgumentError(f"sampling_rate must be in (0, 1] (got {release.sampling_rate}).")
+    sums = make_trace_sums(release.phi, release.noisy_gradient, burn_in=burn_in)
+    noise_std = _noise_std(release, sums.num_parameters)
+    phi_star_mean, phi_star_sd = _phi_star_prior(release, phi_star_prior, sums)
+    v_mean, v_sd = _trace_curvature_prior(sums, noise_std, release.sampling_rate)
+    return GradientModel(
+        sums=sums,
+        sampling_rate=float(release.sampling_rate),
+        noise_std=noise_std,
+        phi_star_prior_mean=phi_star_mean,
+        phi_star_prior_sd=phi_star_sd,
+        v_prior_mean=v_mean,
+        v_prior_sd=v_sd,
+        tau_prior_scale=subsampling_scale * noise_std if subsampling_noise else None,
+        phi_labels=tuple(release.phi_labels),
+    )

@@ -1,0 +1,176 @@
+"""Per-record gradients of the negative expected log likelihood with respect to phi. Private side.
+
+Record b's loss is ``-E_q log p(y_b | x_b, theta)``, estimated with S reparameterised draws that the whole
+batch shares (Eq. 56 without its public terms), so that given the draws it depends on record b alone. Two
+routes give equal numbers: reverse-mode autodiff through any model, and matrix products for models that see
+records through a linear predictor.
+"""
+
+from functools import cache
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nadpvi.guides import MeanField
+from nadpvi.models.base import GeneralizedLinearModel, Model, RecordBatch
+
+__all__ = ["DenseGradients", "LinearGradients", "PerRecordGradients", "likelihood_gradients"]
+
+Array = NDArray[np.float64]
+
+
+class PerRecordGradients(Protocol):
+    """Preconditioned gradients of B records in D coordinates, held as compactly as they allow."""
+
+    def squared_norms(self) -> Array:
+        """Return each record's squared norm, shape (B,)."""
+        ...
+
+    def weighted_sum(self, weights: Array) -> Array:
+        """Return sum_b weights[b] * gradient[b], shape (D,)."""
+        ...
+
+    def weighted_rows(self, weights: Array) -> Array:
+        """Return the rows weights[b] * gradient[b], shape (B, D), as a new array."""
+        ...
+
+
+class DenseGradients(NamedTuple):
+    """Gradients as one matrix of shape (B, D), for models without special structure."""
+
+    rows: Array
+
+    def squared_norms(self) -> Array:
+        """Return each record's squared norm, shape (B,)."""
+        return np.einsum("bd,bd->b", self.rows, self.rows)
+
+    def weighted_sum(self, weights: Array) -> Array:
+        """Return the weighted sum, shape (D,)."""
+        total: Array = weights @ self.rows
+        return total
+
+    def weighted_rows(self, weights: Array) -> Array:
+        """Return the weighted rows, shape (B, D)."""
+        return self.rows * weights[:, None]
+
+
+class LinearGradients(NamedTuple):
+    """Gradients of a generalised linear model under a mean-field guide.
+
+    The location part of record b is ``location[b] * x[b]``, so that it is never formed for its norm.
+
+    Parameters
+    ----------
+    x : ndarray, shape (B, K)
+        Features, times the preconditioner of the locations.
+    location : ndarray, shape (B,)
+        Mean over draws of the loss derivative in the linear predictor.
+    scale : ndarray, shape (B, K)
+        The scale part: ``x * (R' E / S)`` times d sd / d u and the preconditioner of the scales.
+    """
+
+    x: Array
+    location: Array
+    scale: Array
+
+    def squared_norms(self) -> Array:
+        """Return each record's squared norm, shape (B,)."""
+        norms: Array = self.location**2 * np.einsum("bk,bk->b", self.x, self.x)
+        norms += np.einsum("bk,bk->b", self.scale, self.scale)
+        return norms
+
+    def weighted_sum(self, weights: Array) -> Array:
+        """Return the weighted sum, shape (D,)."""
+        return np.concatenate([(weights * self.location) @ self.x, weights @ self.scale])
+
+    def weighted_rows(self, weights: Array) -> Array:
+        """Return the weighted rows, shape (B, D)."""
+        half = self.x.shape[1]
+        rows = np.empty((len(self.x), 2 * half))
+        np.multiply(self.x, (weights * self.location)[:, None], out=rows[:, :half])
+        np.multiply(self.scale, weights[:, None], out=rows[:, half:])
+        return rows
+
+
+def likelihood_gradients(
+    model: Model,
+    batch: RecordBatch,
+    *,
+    guide: MeanField,
+    phi: Array,
+    standard_normal: Array,
+    preconditioner: Array,
+) -> PerRecordGradients:
+    """Return the preconditioned per-record gradients by the fastest route that the model allows.
+
+    Parameters
+    ----------
+    model : Model
+        The model; matrix products are used where it is a `GeneralizedLinearModel`.
+    batch : RecordBatch
+        B private records.
+    guide : MeanField
+        The variational family.
+    phi : ndarray, shape (D,)
+        Current variational parameters.
+    standard_normal : ndarray, shape (S, K)
+        Standardised noise of the shared draws.
+    preconditioner : ndarray, shape (D,)
+        beta, multiplied into every gradient (Eq. 58).
+    """
+    route = linear_gradients if _is_linear(type(model)) else autograd_gradients
+    return route(
+        model,  # type: ignore[arg-type]
+        batch,
+        guide=guide,
+        phi=phi,
+        standard_normal=standard_normal,
+        preconditioner=preconditioner,
+    )
+
+
+@cache
+def _is_linear(kind: type[Model]) -> bool:
+    """Whether a model offers the matrix route; asked at every step, so the answer is kept."""
+    return hasattr(kind, "score")
+
+
+def linear_gradients(
+    model: GeneralizedLinearModel,
+    batch: RecordBatch,
+    *,
+    guide: MeanField,
+    phi: Array,
+    standard_normal: Array,
+    preconditioner: Array,
+) -> LinearGradients:
+    """Return gradients by matrix products: residuals R (S, B), noise E (S, K), then R'1/S and R'E/S."""
+    located, scaled = guide.split(preconditioner)
+    theta = guide.draw(phi, standard_normal)
+    residual = -model.score(batch.x @ theta.T, batch.y[:, None])
+    noise = standard_normal * (guide.standard_deviation_derivative(phi) * scaled / len(standard_normal))
+    scale = residual @ noise
+    scale *= batch.x
+    x = batch.x if (located == 1.0).all() else batch.x * located
+    return LinearGradients(x=x, location=residual.mean(axis=1), scale=scale)
+
+
+def autograd_gradients(
+    model: Model,
+    batch: RecordBatch,
+    *,
+    guide: MeanField,
+    phi: Array,
+    standard_normal: Array,
+    preconditioner: Array,
+) -> DenseGradients:
+    """Return gradients by one reverse pass: theta is tiled to (S, B, K) and the sum differentiated once."""
+    from autograd import grad
+
+    theta = guide.draw(phi, standard_normal)
+    tiled = np.repeat(theta[:, None, :], len(batch.y), axis=1)
+    theta_gradient = grad(lambda value: -model.log_likelihood(value, batch).sum())(tiled)
+    rows = guide.pull_back(phi, theta_gradient=theta_gradient, standard_normal=standard_normal)
+    rows *= preconditioner
+    return DenseGradients(rows=rows)

@@ -1,0 +1,168 @@
+"""The analyst's one call: a `Release` in, a `Posterior` out. Costs no privacy, however often it is made."""
+
+from typing import Any, Literal
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from nadpvi.containers.posterior import Posterior, model_variables
+from nadpvi.containers.release import Release
+from nadpvi.engines.discover import find_engine
+from nadpvi.errors import ArgumentError
+from nadpvi.gradient_model import GradientModel, make_gradient_model
+from nadpvi.inference.nuts import PostProcessingDraws, sample_nuts
+from nadpvi.privacy.randomness import check_seed
+
+__all__ = ["infer"]
+
+Array = NDArray[np.float64]
+
+
+def infer(
+    release: Release,
+    *,
+    method: Literal["nuts"] = "nuts",
+    draws: int = 1000,
+    chains: int = 4,
+    warmup: int = 1000,
+    seed: int | None = None,
+    burn_in: float = 0.2,
+    phi_star_prior: Literal["trace", "model"] = "trace",
+    curvature_prior: Literal["trace"] = "trace",
+    subsampling_noise: bool = False,
+    engine: Literal["auto", "cmdstan", "stanli"] = "auto",
+) -> Posterior:
+    """Return the noise-aware posterior that a release determines.
+
+    Fits the post-processing model (Eq. 59), "noisy gradient = sampling rate * curvature * (phi - phi_star) +
+    noise of known size", then mixes the guide over the draws of phi_star (Eqs. 13 and 21).
+
+    Parameters
+    ----------
+    release : Release
+        From `nadpvi.release`, a file, or `Release.from_arrays`.
+    method : {"nuts"}
+        How the post-processing model is sampled: Stan's NUTS on ``gradient_model.stan``.
+    draws, chains, warmup : int
+        Kept draws per chain, number of chains, and warm-up iterations per chain; each at least 1.
+    seed : int, optional
+        Makes the result reproducible on one engine; fresh entropy when omitted. This is post-processing:
+        the seed is no secret.
+    burn_in : float
+        Share of the first steps left out of the window, in [0, 1).
+    phi_star_prior : {"trace", "model"}
+        Normal prior around the window's mean (13.3), or the model's own prior where it has one.
+    curvature_prior : {"trace"}
+        Normal prior of v around the regression estimate of the curvature (13.3).
+    subsampling_noise : bool
+        Whether to infer the extra variance that subsampling adds to each gradient.
+    engine : {"auto", "cmdstan", "stanli"}
+        Which Stan runs; "auto" takes CmdStan when one is installed, else the embedded stanli.
+
+    Returns
+    -------
+    Posterior
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is out of range, or the trace does not determine the model.
+    EngineError
+        If no Stan engine is available, or it fails.
+
+    Warns
+    -----
+    InferenceWarning
+        If the chains diverged, were cut short or disagree.
+    """
+    if not isinstance(release, Release):
+        raise ArgumentError(f"release must be a Release (got {type(release).__name__}).")
+    if method != "nuts":
+        raise ArgumentError(f'method must be "nuts" (got {method!r}).')
+    entropy = None if seed is None else check_seed("seed", seed)
+    sampler_seed, mixture_seed = np.random.SeedSequence(entropy).spawn(2)
+    model = make_gradient_model(
+        release,
+        burn_in=burn_in,
+        phi_star_prior=phi_star_prior,
+        curvature_prior=curvature_prior,
+        subsampling_noise=subsampling_noise,
+    )
+    fitted = sample_nuts(
+        model,
+        engine=find_engine(engine),
+        draws=draws,
+        chains=chains,
+        warmup=warmup,
+        seed=sampler_seed,
+    )
+    settings = {
+        "method": method,
+        "engine": f"{fitted.engine_name} {fitted.engine_version}",
+        "warmup": warmup,
+        "burn_in": burn_in,
+        "phi_star_prior": phi_star_prior,
+        "curvature_prior": curvature_prior,
+        "subsampling_noise": subsampling_noise,
+        "versions": release.versions,
+    }
+    return make_posterior(
+        release, model=model, fitted=fitted, rng=np.random.default_rng(mixture_seed), settings=settings
+    )
+
+
+def make_posterior(
+    release: Release,
+    *,
+    model: GradientModel,
+    fitted: PostProcessingDraws,
+    rng: np.random.Generator,
+    settings: dict[str, Any],
+) -> Posterior:
+    """Return the posterior for draws of (phi_star, curvature): the guide mixed over phi_star (Eq. 21)."""
+    phi = ("chain", "draw", "phi")
+    variables: dict[str, Any] = {
+        "phi_star": (phi, fitted.phi_star),
+        "curvature": (phi, fitted.curvature),
+    }
+    if fitted.tau is not None:
+        variables["tau"] = (phi, fitted.tau)
+    num_chains, num_draws = fitted.phi_star.shape[:2]
+    chain_coords = {"chain": np.arange(num_chains), "draw": np.arange(num_draws)}
+    labels = np.array(release.phi_labels, dtype=object)
+    posterior = xr.Dataset(variables, coords={**chain_coords, "phi": labels})
+    description = release.description
+    if description is not None:
+        noise = rng.standard_normal((num_chains, num_draws, len(description.names)))
+        theta = description.guide.draw(fitted.phi_star, noise)
+        posterior = posterior.merge(model_variables(description, theta))
+    stats = {name: (("chain", "draw"), value) for name, value in fitted.sample_stats.items()}
+    return Posterior(
+        groups={
+            "posterior": posterior,
+            "sample_stats": xr.Dataset(stats, coords=chain_coords),
+            "observed_data": _observed(model, labels=labels),
+            "constant_data": _constant(model, release=release, labels=labels),
+        },
+        settings=settings,
+        guarantee=release.guarantee,
+        description=description,
+    )
+
+
+def _observed(model: GradientModel, *, labels: NDArray[Any]) -> xr.Dataset:
+    """The sums of the window, which are all that the likelihood sees."""
+    sums = model.sums
+    names = ("phi_bar", "g_bar", "s_pp", "s_gp", "s_gg")
+    variables: dict[str, Any] = {name: ("phi", getattr(sums, name)) for name in names}
+    variables["window_length"] = ((), sums.num_steps)
+    return xr.Dataset(variables, coords={"phi": labels})
+
+
+def _constant(model: GradientModel, *, release: Release, labels: NDArray[Any]) -> xr.Dataset:
+    """Known constants: noise, priors, and the settings that fixed them."""
+    names = ("noise_std", "phi_star_prior_mean", "phi_star_prior_sd", "v_prior_mean", "v_prior_sd")
+    variables: dict[str, Any] = {name: ("phi", getattr(model, name)) for name in names}
+    variables["sampling_rate"] = ((), release.sampling_rate)
+    return xr.Dataset(variables, coords={"phi": labels})

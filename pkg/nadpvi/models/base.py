@@ -1,0 +1,98 @@
+"""What a model must say about itself: the protocol that every model file follows."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nadpvi.encoding import Design
+from nadpvi.schema import Schema
+
+__all__ = ["GeneralizedLinearModel", "Model", "Parameter", "RecordBatch"]
+
+Array = NDArray[np.float64]
+
+
+class RecordBatch(NamedTuple):
+    """B encoded records: features `x` with shape (B, F) and outcome `y` with shape (B,). Private."""
+
+    x: Array
+    y: Array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """A named block of model parameters, as the posterior will show it.
+
+    Parameters
+    ----------
+    name : str
+        Variable name, such as ``coefficients``.
+    dim : str
+        Name of its one dimension, such as ``coefficient``.
+    coords : tuple of str
+        Unique labels along that dimension.
+    support : str
+        ``real``, ``positive`` or ``unit_interval``: where constrained values live.
+    """
+
+    name: str
+    dim: str
+    coords: tuple[str, ...]
+    support: str = "real"
+
+
+@runtime_checkable
+class Model(Protocol):
+    """A Bayesian model of one record given theta, K unconstrained parameters.
+
+    ``log_prior`` and ``log_likelihood`` are written with ``autograd.numpy`` and broadcast over leading
+    axes, so that one reverse pass gives every record's gradient.
+    """
+
+    kind: ClassVar[str]
+
+    def design(self, schema: Schema) -> Design:
+        """Return which columns the model reads and how they are encoded."""
+        ...
+
+    def parameters(self, design: Design) -> tuple[Parameter, ...]:
+        """Return the named parameter blocks; their coords, in order, are the K axes of theta."""
+        ...
+
+    def prior_moments(self, design: Design) -> tuple[Array, Array]:
+        """Return prior mean and standard deviation of unconstrained theta, each of shape (K,)."""
+        ...
+
+    def log_prior(self, theta: Array) -> Array:
+        """Return the log prior density of unconstrained theta, shape (..., K) -> (...)."""
+        ...
+
+    def log_likelihood(self, theta: Array, batch: RecordBatch) -> Array:
+        """Return one log likelihood per record: theta (..., B, K) and B records -> (..., B)."""
+        ...
+
+    def gradient_bound(self, design: Design) -> float | None:
+        """Return a public bound on the norm of one record's gradient in theta, or None."""
+        ...
+
+    def predict_mean(self, theta: Array, x: Array) -> Array:
+        """Return E[y | theta, x]: theta (M, K) and features (N, F) -> (M, N)."""
+        ...
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the model's public settings as JSON types."""
+        ...
+
+
+@runtime_checkable
+class GeneralizedLinearModel(Model, Protocol):
+    """A model that sees records only through the linear predictor ``x @ theta``.
+
+    Its gradients are matrix products; the general path must give the same numbers.
+    """
+
+    def score(self, linear_predictor: Array, y: Array) -> Array:
+        """Return d log p(y | eta) / d eta, elementwise over the broadcast shapes."""
+        ...

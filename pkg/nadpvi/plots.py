@@ -1,0 +1,51 @@
+"""Figures, drawn with matplotlib on a canvas that needs no display."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from nadpvi.containers.posterior import Posterior
+from nadpvi.containers.storage import write_atomically
+from nadpvi.predictive import calibration_curve
+from nadpvi.tables import TableLike
+
+__all__ = ["plot_calibration"]
+
+
+def plot_calibration(
+    posteriors: Mapping[str, Posterior],
+    table: TableLike,
+    *,
+    path: str | os.PathLike[str],
+    overwrite: bool = False,
+) -> Path:
+    """Write a calibration plot of several posteriors' predictions on one table, and return its path.
+
+    Parameters
+    ----------
+    posteriors : mapping
+        Label to posterior.
+    table : DataFrame, mapping of columns, or path
+        Rows with the outcome.
+    path : path
+        A PNG file.
+    overwrite : bool
+        Whether an existing file may be replaced.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5.5, 5.0), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    axes.plot([0, 1], [0, 1], color="0.6", linestyle="--", linewidth=1, label="perfect")
+    markers = "osD^v"
+    for index, (label, posterior) in enumerate(posteriors.items()):
+        _, predicted, observed = calibration_curve(posterior, table)
+        axes.plot(predicted, observed, marker=markers[index % len(markers)], markersize=4, label=label)
+    axes.set(xlabel="predicted probability", ylabel="observed rate", xlim=(0, 1), ylim=(0, 1))
+    axes.set_title("Calibration on test rows, 10 bins of equal width", fontsize=10)
+    axes.legend(frameon=False)
+    return write_atomically(
+        lambda aside: figure.savefig(aside, format="png", dpi=150), path, overwrite=overwrite
+    )

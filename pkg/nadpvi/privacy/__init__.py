@@ -1,0 +1,1 @@
+"""Privacy: accounting, the guarantee on record, exact noise, sampling and the ledger."""

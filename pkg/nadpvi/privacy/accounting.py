@@ -1,0 +1,273 @@
+"""Privacy accounting of DP-SGD: the noise a budget needs, and the budget that a noise level spends.
+
+One run is `num_steps` releases of a sum of per-record vectors of norm at most 1 (in units of the clip norm),
+each over an independent Poisson sample of the records, plus Gaussian noise of standard deviation
+`noise_multiplier`. Neighbours differ by the addition or the removal of one record. At sampling rate 1 this is
+one Gaussian mechanism with ``mu = sqrt(num_steps) / noise_multiplier`` and is accounted in closed form [1]_;
+below 1 by dp-accounting's privacy loss distributions (`nadpvi.privacy.accounting_pld`).
+
+References
+----------
+.. [1] Balle and Wang (2018). Improving the Gaussian mechanism for differential privacy: analytical
+   calibration and optimal denoising. ICML 35, Theorem 8.
+"""
+
+import math
+import numbers
+from decimal import ROUND_CEILING, Decimal
+
+from scipy.special import erf
+
+from nadpvi.errors import ArgumentError, PrivacyError
+from nadpvi.privacy.accounting_cache import ALGORITHM_VERSION, cached_number, dp_accounting_version
+from nadpvi.privacy.accounting_gaussian import gaussian_epsilon, gaussian_mu
+from nadpvi.privacy.accounting_pld import (
+    MAX_STEPS,
+    MIN_NOISE,
+    calibrated_noise,
+    pld_epsilon,
+    smallest_delta,
+)
+
+__all__ = [
+    "accountant",
+    "check_delta",
+    "check_epsilon",
+    "check_noise_multiplier",
+    "check_num_steps",
+    "check_real",
+    "check_sampling_rate",
+    "epsilon_spent",
+    "noise_multiplier",
+]
+
+_DIGITS = 6  # significant digits of a noise multiplier on record
+
+
+def noise_multiplier(*, epsilon: float, delta: float, num_steps: int, sampling_rate: float) -> float:
+    """Return the smallest noise multiplier that keeps a run of DP-SGD within its privacy budget.
+
+    Parameters
+    ----------
+    epsilon : float
+        Privacy budget, finite and > 0.
+    delta : float
+        In (0, 1); choose it far below one over the number of records.
+    num_steps : int
+        Number of noisy gradients >= 1, burn-in included.
+    sampling_rate : float
+        Poisson inclusion probability in (0, 1].
+
+    Returns
+    -------
+    float
+        Noise standard deviation per unit of clip norm, rounded up to six significant digits, at most about
+        0.1 % above the exact value and never below it: `epsilon_spent` of this very number is at most
+        `epsilon`.
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is outside its range, or the budget outside what the accountant can resolve.
+
+    Examples
+    --------
+    >>> noise_multiplier(epsilon=1.0, delta=1e-5, num_steps=100, sampling_rate=1)
+    37.3064
+    """
+    epsilon, delta = check_epsilon(epsilon), check_delta(delta)
+    num_steps, sampling_rate = check_num_steps(num_steps), check_sampling_rate(sampling_rate)
+    _check_reach(delta, num_steps=num_steps, sampling_rate=sampling_rate)
+    inputs = {"epsilon": epsilon, "delta": delta, "num_steps": num_steps, "sampling_rate": sampling_rate}
+
+    def compute() -> float:
+        sigma = _calibrated(epsilon, delta, num_steps, sampling_rate)
+        for _ in range(40):
+            sigma = _round_up(sigma)
+            spent = epsilon_spent(
+                noise_multiplier=sigma, delta=delta, num_steps=num_steps, sampling_rate=sampling_rate
+            )
+            if spent <= epsilon:
+                return sigma
+            sigma *= 1.0001
+        raise PrivacyError(
+            f"no noise multiplier near {sigma:.6g} was accounted to epsilon {epsilon:.6g}; change num_steps."
+        )
+
+    return cached_number("noise_multiplier", inputs, compute=compute)
+
+
+def epsilon_spent(*, noise_multiplier: float, delta: float, num_steps: int, sampling_rate: float) -> float:
+    """Return the epsilon that a run of DP-SGD with this noise spends at `delta`.
+
+    Parameters
+    ----------
+    noise_multiplier : float
+        Noise standard deviation per unit of clip norm; at least 0.001, or 0.02 when sampling_rate < 1.
+    delta : float
+        In (0, 1).
+    num_steps : int
+        Number of noisy gradients >= 1, burn-in included.
+    sampling_rate : float
+        Poisson inclusion probability in (0, 1].
+
+    Returns
+    -------
+    float
+        An upper bound >= 0 on the exact epsilon, within about 0.1 % of it.
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is outside its range, or outside what the accountant can resolve.
+
+    Examples
+    --------
+    >>> round(epsilon_spent(noise_multiplier=10, delta=1e-5, num_steps=100, sampling_rate=1), 6)
+    4.377178
+    """
+    sigma, delta = check_noise_multiplier(noise_multiplier), check_delta(delta)
+    num_steps, sampling_rate = check_num_steps(num_steps), check_sampling_rate(sampling_rate)
+    if sampling_rate == 1.0:
+        return gaussian_epsilon(math.sqrt(num_steps) / sigma, delta)
+    _check_reach(delta, num_steps=num_steps, sampling_rate=sampling_rate)
+    if sigma < MIN_NOISE:
+        raise ArgumentError(
+            f"noise_multiplier must be at least {MIN_NOISE} when sampling_rate is below 1 (got {sigma:.6g})."
+        )
+    if _total_variation(sigma, num_steps, sampling_rate) <= delta:
+        return 0.0
+    inputs = {
+        "noise_multiplier": sigma,
+        "delta": delta,
+        "num_steps": num_steps,
+        "sampling_rate": sampling_rate,
+    }
+
+    def compute() -> float:
+        return pld_epsilon(
+            noise_multiplier=sigma, delta=delta, num_steps=num_steps, sampling_rate=sampling_rate
+        )
+
+    return cached_number("epsilon_spent", inputs, compute=compute)
+
+
+def accountant(sampling_rate: float) -> tuple[str, str]:
+    """Return name and version of the accountant that serves this sampling rate."""
+    if check_sampling_rate(sampling_rate) == 1.0:
+        return "analytic Gaussian mechanism (Balle and Wang 2018)", f"nadpvi accounting {ALGORITHM_VERSION}"
+    name = "dp-accounting privacy loss distribution, connect the dots"
+    return name, f"{dp_accounting_version()}, nadpvi accounting {ALGORITHM_VERSION}"
+
+
+def check_real(name: str, value: object, *, rule: str) -> float:
+    """Return `value` as a float if it is a finite real number; otherwise raise, quoting `rule`."""
+    # A bool is an int to Python, and True steps or True epsilon is a slip.
+    if not isinstance(value, bool) and isinstance(value, numbers.Real):
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+        if math.isfinite(number):
+            return number
+    raise ArgumentError(f"{name} must be {rule} (got {value!r}).")
+
+
+def check_epsilon(value: object) -> float:
+    """Return a privacy budget's epsilon as a float, or raise `ArgumentError`."""
+    rule = "a finite number above 0"
+    epsilon = check_real("epsilon", value, rule=rule)
+    if epsilon <= 0:
+        raise ArgumentError(f"epsilon must be {rule} (got {value!r}).")
+    return epsilon
+
+
+def check_delta(value: object) -> float:
+    """Return a privacy budget's delta as a float, or raise `ArgumentError`."""
+    rule = "in (0, 1)"
+    delta = check_real("delta", value, rule=rule)
+    if not 0 < delta < 1:
+        raise ArgumentError(f"delta must be {rule} (got {value!r}).")
+    return delta
+
+
+def check_num_steps(value: object) -> int:
+    """Return a number of steps as an int, or raise `ArgumentError`."""
+    if not isinstance(value, bool) and isinstance(value, numbers.Integral) and 1 <= int(value) <= 10**12:
+        return int(value)
+    raise ArgumentError(f"num_steps must be a whole number from 1 to 10^12 (got {value!r}).")
+
+
+def check_sampling_rate(value: object) -> float:
+    """Return a Poisson inclusion probability as a float, or raise `ArgumentError`."""
+    rule = "in (0, 1]"
+    sampling_rate = check_real("sampling_rate", value, rule=rule)
+    if not 0 < sampling_rate <= 1:
+        raise ArgumentError(f"sampling_rate must be {rule} (got {value!r}).")
+    return sampling_rate
+
+
+def check_noise_multiplier(value: object) -> float:
+    """Return a noise multiplier as a float, or raise `ArgumentError`."""
+    rule = "a finite number of at least 0.001; a run without noise must be declared NonPrivate()"
+    sigma = check_real("noise_multiplier", value, rule=rule)
+    if sigma < 1e-3:
+        raise ArgumentError(f"noise_multiplier must be {rule} (got {value!r}).")
+    return sigma
+
+
+def _check_reach(delta: float, *, num_steps: int, sampling_rate: float) -> None:
+    """Refuse settings of subsampled runs that the composition cannot resolve, naming the range it can."""
+    if sampling_rate == 1.0:
+        return
+    if num_steps > MAX_STEPS:
+        raise ArgumentError(
+            f"num_steps must be at most {MAX_STEPS:,} when sampling_rate is below 1 (got {num_steps:,})."
+        )
+    if delta < smallest_delta(num_steps):
+        raise ArgumentError(
+            f"delta must be at least {smallest_delta(num_steps):.2g} for {num_steps:,} steps, sampling_rate "
+            f"below 1 (got {delta:.3g}): a smaller one drowns in rounding."
+        )
+
+
+def _total_variation(sigma: float, num_steps: int, sampling_rate: float) -> float:
+    """Return an upper bound on how far the probability of any event moves between neighbours.
+
+    The smaller of the sum over steps, and Pinsker's bound with each step's relative entropy below its
+    chi-squared divergence q^2 (exp(1/sigma^2) - 1).
+    """
+    summed = num_steps * sampling_rate * float(erf(1 / (math.sqrt(8) * sigma)))
+    if sigma < 0.1:
+        return summed
+    return min(summed, math.sqrt(num_steps * sampling_rate**2 * math.expm1(1 / sigma**2) / 2))
+
+
+def _calibrated(epsilon: float, delta: float, num_steps: int, sampling_rate: float) -> float:
+    """Return the noise multiplier of a budget before rounding, by the accountant of this sampling rate."""
+    mu = gaussian_mu(epsilon, delta)
+    if sampling_rate == 1.0:
+        sigma = math.sqrt(num_steps) / mu
+    else:
+        # A record is in some batch with this probability; if delta covers that, no noise is asked for.
+        exposed = -math.expm1(num_steps * math.log1p(-sampling_rate))
+        if exposed <= delta:
+            raise ArgumentError(
+                f"delta must be below {exposed:.3g}, the probability that a record is used at all "
+                f"(got {delta:.3g}); choose it far below one over the number of records."
+            )
+        start = 1 / math.sqrt(math.log1p((mu / sampling_rate) ** 2 / num_steps))
+        sigma = calibrated_noise(
+            epsilon=epsilon, delta=delta, num_steps=num_steps, sampling_rate=sampling_rate, start=start
+        )
+    if sigma < 1e-3:
+        raise ArgumentError(
+            f"epsilon must be smaller: {epsilon:.6g} needs less than the least noise_multiplier, 0.001."
+        )
+    return sigma
+
+
+def _round_up(value: float) -> float:
+    """Return the next number of six significant digits that is not below `value`."""
+    exact = Decimal(value)
+    return float(exact.quantize(Decimal(1).scaleb(exact.adjusted() - _DIGITS + 1), rounding=ROUND_CEILING))

@@ -1,0 +1,264 @@
+"""Privacy loss distribution of the Poisson-subsampled Gaussian: grids for dp-accounting, and what they give.
+
+dp-accounting replaces the privacy loss of one step by a pessimistic one on a grid (connect the dots [1]_) and
+composes by FFT, so each number is an upper bound. How close depends on the grid. Too coarse, and the added
+variance of num_steps steps swamps a small epsilon (at interval 1e-3 and epsilon 0.1 the noise comes out
+2.5 times too large); too fine, and rounding adds mass and memory explodes. The grid here follows the spread
+of one step's loss, the number of points is bounded before anything is built, and results on grids that
+halve in turn have to agree.
+
+References
+----------
+.. [1] Doroshenko, Ghazi, Kamath, Kumar, Manurangsi (2022). Connect the dots: tighter discrete
+   approximations of privacy loss distributions. https://arxiv.org/abs/2207.04380
+"""
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import brentq
+from scipy.special import logsumexp
+
+from nadpvi.errors import ArgumentError
+
+__all__ = ["MAX_STEPS", "MIN_NOISE", "calibrated_noise", "pld_epsilon", "smallest_delta"]
+
+MAX_STEPS = 10**7
+MIN_NOISE = 0.02
+
+_TAIL_MASS = 1e-15  # dp-accounting's own: mass outside the composed range, counted as an infinite loss
+_TRUNCATION = 9.745474864965935  # normal quantile of exp(-50)/2, dp-accounting's cut of one step
+_COARSEST = 8.0  # grid points per standard deviation of one step's loss, first grid
+_STANDARD_GRIDS = 4  # grids that are always computed: the stopping rule must not depend on delta
+_FIRST_STEP_POINTS, _MAX_STEP_POINTS = 2**12, 2**17
+_FIRST_COMPOSED_POINTS, _MAX_COMPOSED_POINTS = 2**15, 2**22
+_TOLERANCE = 5e-4  # relative change of epsilon between the last two grids
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Loss:
+    """One step's privacy loss in one direction, above its least value, with the weight of each point."""
+
+    values: npt.NDArray[np.float64]
+    log_weight: npt.NDArray[np.float64]
+
+    @property
+    def sd(self) -> float:
+        """Standard deviation of one step's loss."""
+        weight = np.exp(self.log_weight)
+        return math.sqrt(float(weight @ (self.values - float(weight @ self.values)) ** 2))
+
+    @property
+    def range(self) -> float:
+        """Range of one step's loss between dp-accounting's cuts."""
+        return float(self.values.max())
+
+    def composed_width(self, num_steps: int, *, noise_floor: float) -> float:
+        """Return the width that dp-accounting will give to the composition: its Chernoff bound, its orders.
+
+        `noise_floor` is the mass that rounding may add to one step, spread evenly over its range.
+        """
+        upper, lower = self.range * num_steps, 0.0
+        slack = math.log(2 / _TAIL_MASS)
+        for order in range(1, 21):
+            rate = order / self.range
+            above = float(logsumexp(self.log_weight + rate * self.values))
+            above = float(np.logaddexp(above, math.log(noise_floor * math.expm1(order) / order)))
+            below = math.log1p(noise_floor) + float(logsumexp(self.log_weight - rate * self.values))
+            upper = min(upper, (num_steps * above + slack) / rate)
+            lower = max(lower, -(num_steps * below + slack) / rate)
+        return upper - lower
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Run:
+    """A run of DP-SGD as its accountant sees it: losses of removing and of adding, and grids for them."""
+
+    noise_multiplier: float
+    num_steps: int
+    sampling_rate: float
+    losses: tuple[_Loss, _Loss]
+
+    @property
+    def step_sd(self) -> float:
+        """Smaller standard deviation of one step's loss."""
+        return min(loss.sd for loss in self.losses)
+
+    @property
+    def step_range(self) -> float:
+        """Range of one step's loss, equal in both directions."""
+        return self.losses[0].range
+
+    def first_interval(self) -> float:
+        """Return the widest grid interval that is tried."""
+        width = max(loss.composed_width(self.num_steps, noise_floor=1e-300) for loss in self.losses)
+        return max(
+            self.step_sd / _COARSEST,
+            self.step_range / _FIRST_STEP_POINTS,
+            width / _FIRST_COMPOSED_POINTS,
+        )
+
+    def fits(self, interval: float) -> bool:
+        """Return whether a grid stays within the bounds on time and memory, counting rounding's own mass."""
+        noise_floor = 1e-16 * self.step_range / interval**2
+        if self.step_range > interval * _MAX_STEP_POINTS or self.num_steps * noise_floor > 2:
+            return False
+        widths = (loss.composed_width(self.num_steps, noise_floor=noise_floor) for loss in self.losses)
+        return max(widths) <= interval * _MAX_COMPOSED_POINTS
+
+
+def smallest_delta(num_steps: int) -> float:
+    """Return the smallest delta at which rounding in the composition stays below a fiftieth of delta."""
+    return max(1e-12, 50 * _rounding(num_steps))
+
+
+def pld_epsilon(*, noise_multiplier: float, delta: float, num_steps: int, sampling_rate: float) -> float:
+    """Return the smallest epsilon over the grids tried: each gives an upper bound, so the least one is.
+
+    Inputs are validated by the caller; `sampling_rate` < 1 and `delta` >= `smallest_delta`.
+
+    Raises
+    ------
+    ArgumentError
+        If the grids do not agree to 0.1 % within the bounds on size (epsilon far too small for num_steps).
+    """
+    run = _make_run(noise_multiplier, num_steps=num_steps, sampling_rate=sampling_rate)
+    usable = delta - _rounding(num_steps)
+    floor = 1e-2 * math.sqrt(num_steps) * run.step_sd
+    interval = run.first_interval()
+    found: list[float] = []
+    settled = False
+    while run.fits(interval):
+        found.append(_epsilon(_composed(run, interval), usable))
+        if len(found) > 2:
+            # Grid error falls fourfold with each halving while rounding error grows fourfold; two small
+            # changes in a row cannot come from the two cancelling.
+            last, before = abs(found[-1] - found[-2]), abs(found[-2] - found[-3])
+            allowed = _TOLERANCE * max(min(found), floor)
+            settled = settled or (last <= allowed and before <= 4 * allowed)
+        if len(found) >= _STANDARD_GRIDS and (settled or min(found) == 0.0 or found[-1] > found[-2]):
+            break
+        interval /= 2
+    if found and (settled or min(found) == 0.0):
+        return min(found)
+    raise ArgumentError(
+        f"noise_multiplier {noise_multiplier:.6g} over num_steps={num_steps} at "
+        f"sampling_rate={sampling_rate:.6g} cannot be accounted to 0.1 %; take fewer steps or less noise."
+    )
+
+
+def calibrated_noise(
+    *, epsilon: float, delta: float, num_steps: int, sampling_rate: float, start: float
+) -> float:
+    """Return the noise multiplier whose delta at `epsilon` is `delta`, refining until it moves below 0.1 %.
+
+    `start` is the central-limit value; inputs are validated by the caller.
+    """
+    usable = delta - _rounding(num_steps)
+
+    def excess(log_noise: float, halvings: int) -> float:
+        run = _make_run(math.exp(log_noise), num_steps=num_steps, sampling_rate=sampling_rate)
+        interval = run.first_interval() / 2**halvings
+        if not run.fits(interval):
+            raise _UnresolvedError
+        found = float(_composed(run, interval).get_delta_for_epsilon(epsilon))
+        return math.log(max(found, 1e-300)) - math.log(usable)
+
+    log_noise = math.log(max(start, 1.01 * MIN_NOISE))
+    step = 0.01
+    for halvings in range(12):
+        before = log_noise
+        at = functools.partial(excess, halvings=halvings)
+        try:
+            log_noise = float(brentq(at, *_bracket(at, log_noise, step), xtol=1e-6))
+        except _UnresolvedError:
+            if halvings == 0:
+                raise ArgumentError(
+                    f"epsilon must be larger to be accounted over num_steps={num_steps} at "
+                    f"sampling_rate={sampling_rate:.6g} (got {epsilon:.6g}); take fewer steps."
+                ) from None
+            break
+        if halvings > 1 and abs(log_noise - before) < _TOLERANCE:
+            break
+        step = max(1e-4, min(0.01, 2 * abs(log_noise - before)))
+    return math.exp(log_noise)
+
+
+class _UnresolvedError(Exception):
+    """A grid would exceed the bounds on its size."""
+
+
+def _bracket(excess: Callable[[float], float], start: float, step: float) -> tuple[float, float]:
+    """Return two log noise multipliers between which the excess of delta changes sign."""
+    too_loud = excess(start) > 0
+    inner = start
+    while True:
+        outer = max(inner + (step if too_loud else -step), math.log(MIN_NOISE))
+        if (excess(outer) > 0) != too_loud:
+            return inner, outer
+        if outer == inner:
+            raise ArgumentError(
+                f"epsilon must be smaller: this budget asks for a noise_multiplier below {MIN_NOISE}, "
+                "the least that is accounted when sampling_rate is below 1."
+            )
+        inner, step = outer, 2 * step
+
+
+def _rounding(num_steps: int) -> float:
+    """Return an allowance on delta for the rounding of the composition's FFT.
+
+    Fitted above the errors measured against the closed form at sampling_rate 1: 3e-14 at 10^4 steps, 7e-11
+    at 10^6.
+    """
+    return float(2e-20 * num_steps**1.6)
+
+
+def _composed(run: _Run, interval: float) -> Any:
+    """Return dp-accounting's loss distribution of all steps, for both add and remove."""
+    from dp_accounting.pld import privacy_loss_distribution
+
+    # Far tails under- and overflow to the right limits.
+    with np.errstate(all="ignore"):
+        one_step = privacy_loss_distribution.from_gaussian_mechanism(
+            run.noise_multiplier,
+            sampling_prob=run.sampling_rate,
+            value_discretization_interval=interval,
+            use_connect_dots=True,
+            neighboring_relation=privacy_loss_distribution.NeighborRel.ADD_OR_REMOVE_ONE,
+        )
+        return one_step.self_compose(run.num_steps, _TAIL_MASS)
+
+
+def _epsilon(pld: Any, delta: float) -> float:
+    """Return the smallest epsilon >= 0 of a composed loss distribution at `delta`."""
+    with np.errstate(all="ignore"):
+        if pld.get_delta_for_epsilon(0.0) <= delta:
+            return 0.0
+        return float(pld.get_epsilon_for_delta(delta))
+
+
+def _make_run(noise_multiplier: float, *, num_steps: int, sampling_rate: float) -> _Run:
+    """Return a run with its losses, on points of the mechanism's output x.
+
+    With densities f0 = N(0, sigma^2) without the record and f1 = N(-1, sigma^2) with it, the output has
+    density (1 - q) f0 + q f1; removing has the loss log(1 - q + q f1(x) / f0(x)), adding its negative.
+    """
+    sigma, log_q, log_rest = noise_multiplier, math.log(sampling_rate), math.log1p(-sampling_rate)
+    x = np.linspace(-1 - _TRUNCATION * sigma, 1 + _TRUNCATION * sigma, int(500 + 50 / sigma))
+    loss = np.logaddexp(log_rest, log_q - (x + 0.5) / sigma**2)
+    without = -0.5 * (x / sigma) ** 2
+    mixed = np.logaddexp(log_rest + without, log_q - 0.5 * ((x + 1) / sigma) ** 2)
+    return _Run(
+        noise_multiplier=noise_multiplier,
+        num_steps=num_steps,
+        sampling_rate=sampling_rate,
+        losses=(
+            _Loss(values=loss - loss.min(), log_weight=mixed - logsumexp(mixed)),
+            _Loss(values=loss.max() - loss, log_weight=without - logsumexp(without)),
+        ),
+    )

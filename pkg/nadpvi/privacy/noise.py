@@ -1,0 +1,140 @@
+"""Where the noise of a DP-SGD step comes from, and on which grid sums are taken.
+
+A real release adds integer noise to an integer sum: per-record gradients are truncated toward zero onto a
+grid of `GRID_UNITS` units per clip norm (`nadpvi.dpsgd`), the sum is exact, and the noise is OpenDP's
+discrete Gaussian, sampled in exact arithmetic from the operating system's generator [1]_. No
+floating-point rounding of the private sum or of the noise can then leak. A simulation uses NumPy instead,
+and its release is stamped not private.
+
+References
+----------
+.. [1] Canonne, Kamath and Steinke (2020). The discrete Gaussian for differential privacy. NeurIPS 33.
+"""
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nadpvi.errors import PrivacyError
+
+__all__ = ["GRID_UNITS", "DiscreteGaussianNoise", "NoNoise", "NoiseSource", "SimulatedGaussianNoise"]
+
+Array = NDArray[np.float64]
+
+# Fine enough that truncation moves a sum of 10,000 records by at most 6e-4 clip norms; coarse enough that
+# 2^29 records still sum exactly in a float64.
+GRID_UNITS = 2**24
+
+# OpenDP has a fixed cost per call; one call then serves many steps.
+_BLOCK_VALUES = 20_000
+
+
+class NoiseSource(Protocol):
+    """Noise for the summed, clipped gradient, in units of the grid or, without one, of the clip norm."""
+
+    grid_units: int | None
+    is_private: bool
+    mechanism: str
+
+    def draw(self) -> Array:
+        """Return the noise of one step, shape (D,)."""
+        ...
+
+
+class DiscreteGaussianNoise:
+    """Discrete Gaussian noise on the grid, exact and from a cryptographic generator.
+
+    Guarantees
+    ----------
+    - Every value is an integer number of grid units, drawn by OpenDP's exact sampler.
+    - The scale is `noise_multiplier` * `GRID_UNITS`: the multiplier times the sensitivity that the
+      clipper guarantees on the grid.
+    - A value that float64 could not hold exactly raises `PrivacyError`; it is never rounded.
+
+    Parameters
+    ----------
+    noise_multiplier : float
+        sigma > 0, noise standard deviation per clip norm.
+    dimension : int
+        D, the length of the gradient.
+    """
+
+    def __init__(self, *, noise_multiplier: float, dimension: int) -> None:
+        import opendp.prelude as dp
+        from opendp.mod import enable_features
+
+        enable_features("contrib")
+        self.grid_units: int | None = GRID_UNITS
+        self.is_private = True
+        self._dimension = dimension
+        self._steps = max(1, _BLOCK_VALUES // dimension)
+        size = self._steps * dimension
+        space = dp.vector_domain(dp.atom_domain(T="i64"), size=size), dp.l2_distance(T="f64")
+        self._measurement = dp.m.make_gaussian(*space, scale=noise_multiplier * GRID_UNITS)
+        self._zeros = np.zeros(size, dtype=np.int64)
+        self._block = np.empty((0, dimension))
+        self._next = 0
+        version = dp.__version__
+        self.mechanism = (
+            f"discrete Gaussian on a grid of 2^-{GRID_UNITS.bit_length() - 1} clip norms (OpenDP {version})"
+        )
+
+    def draw(self) -> Array:
+        """Return the noise of one step in grid units, shape (D,), integer-valued."""
+        if self._next == len(self._block):
+            values = np.asarray(self._measurement(self._zeros), dtype=np.int64)
+            if np.abs(values).max(initial=0) > 2**52:
+                raise PrivacyError("noise exceeds the exact range of the grid; lower noise_multiplier.")
+            self._block = values.astype(np.float64).reshape(self._steps, self._dimension)
+            self._next = 0
+        noise: Array = self._block[self._next]
+        self._next += 1
+        return noise
+
+
+class SimulatedGaussianNoise:
+    """Gaussian noise from a seeded NumPy generator: fast, reproducible, and not private.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+        The noise stream of a simulation.
+    noise_multiplier : float
+        sigma > 0, noise standard deviation per clip norm.
+    dimension : int
+        D, the length of the gradient.
+    """
+
+    def __init__(self, rng: np.random.Generator, *, noise_multiplier: float, dimension: int) -> None:
+        self.grid_units: int | None = None
+        self.is_private = False
+        self.mechanism = "floating-point Gaussian from a seeded generator (simulation)"
+        self._rng = rng
+        self._scale = noise_multiplier
+        self._dimension = dimension
+
+    def draw(self) -> Array:
+        """Return the noise of one step in clip norms, shape (D,)."""
+        return self._scale * self._rng.standard_normal(self._dimension)
+
+
+class NoNoise:
+    """No noise at all: the explicit non-private switch.
+
+    Parameters
+    ----------
+    dimension : int
+        D, the length of the gradient.
+    """
+
+    def __init__(self, *, dimension: int) -> None:
+        self.grid_units: int | None = None
+        self.is_private = False
+        self.mechanism = "no noise"
+        self._zeros = np.zeros(dimension)
+
+    def draw(self) -> Array:
+        """Return zeros, shape (D,)."""
+        return self._zeros
+

@@ -1,0 +1,57 @@
+"""One purpose, one stream: where every random number of a run comes from."""
+
+import secrets
+from dataclasses import dataclass
+
+import numpy as np
+
+from nadpvi.errors import ArgumentError
+
+__all__ = ["Streams", "check_seed", "make_streams"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Streams:
+    """The random streams of one private run.
+
+    Parameters
+    ----------
+    subsample : numpy.random.Generator
+        Poisson inclusion; secret, hence cryptographic in a real release.
+    monte_carlo : numpy.random.Generator
+        The guide's reparameterised draws; independent of the records, so not secret.
+    noise : numpy.random.Generator or None
+        Simulated noise; None in a real release, whose noise has its own source.
+    """
+
+    subsample: np.random.Generator
+    monte_carlo: np.random.Generator
+    noise: np.random.Generator | None
+
+
+def check_seed(name: str, seed: object) -> int:
+    """Return `seed` as an int in [0, 2^64), or raise `ArgumentError`: the one seed rule of the package."""
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= int(seed) < 2**64:
+        raise ArgumentError(f"{name} must be a whole number from 0 to 2^64 - 1 (got {seed!r}).")
+    return int(seed)
+
+
+def make_streams(*, insecure_seed: int | None) -> Streams:
+    """Return fresh streams: from the operating system, or, for a simulation, from a seed.
+
+    Parameters
+    ----------
+    insecure_seed : int or None
+        None for a real release: inclusion draws come from ChaCha20 seeded by the operating system. A seed
+        makes the run reproducible, hence not private; it is used here and stored nowhere.
+    """
+    if insecure_seed is None:
+        from randomgen import ChaCha
+
+        # The key is set as it is: seeding would pass it through a generator that is not cryptographic.
+        key = int.from_bytes(secrets.token_bytes(32), "little")
+        secret = np.random.Generator(ChaCha(key=key, rounds=20))
+        return Streams(subsample=secret, monte_carlo=np.random.default_rng(), noise=None)
+    children = np.random.SeedSequence(check_seed("insecure_seed", insecure_seed)).spawn(3)
+    subsample, monte_carlo, noise = (np.random.default_rng(child) for child in children)
+    return Streams(subsample=subsample, monte_carlo=monte_carlo, noise=noise)

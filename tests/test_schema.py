@@ -1,0 +1,175 @@
+"""The public description: what it accepts, what it refuses and how it travels."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nadpvi.errors import FileError, SchemaError
+from nadpvi.schema import BinaryColumn, CategoricalColumn, RealColumn, Schema
+
+COLUMNS = {
+    "age": {"kind": "real", "lower": 17, "upper": 90},
+    "gain": {
+        "kind": "real",
+        "lower": 0,
+        "upper": 99_999,
+        "transform": "log1p",
+        "missing": "drop",
+        "missing_values": ["", "-9"],
+    },
+    "sex": {"kind": "binary", "levels": ["Female", "Male"], "unknown": "drop"},
+    "country": {"kind": "categorical", "levels": ["NA", "SE", "other"], "unknown": "other"},
+}
+
+
+def test_round_trip_through_json_is_exact():
+    schema = Schema.from_dict({"columns": COLUMNS})
+    text = json.dumps(schema.to_dict(), sort_keys=True)
+    assert Schema.from_dict(json.loads(text)) == schema
+    assert schema.names == ("age", "gain", "sex", "country")
+    awkward = Schema(
+        columns=(RealColumn(name="x", lower=0.1, upper=1 / 3), RealColumn(name="y", lower=-1, upper=2))
+    )
+    assert Schema.from_dict(json.loads(json.dumps(awkward.to_dict()))) == awkward
+
+
+def test_toml_equals_the_python_form(tmp_path: Path):
+    path = tmp_path / "schéma (v2).toml"
+    path.write_text(
+        '\ufeff[columns.age]\nkind = "real"\nlower = 17\nupper = 90\n'
+        '[columns."größe in cm"]\nkind = "real"\nlower = 0.5\nupper = 250\nmissing = "drop"\n'
+        '[columns.sex]\nkind = "binary"\nlevels = ["Female", "Male"]\n',
+        encoding="utf-8",
+    )
+    assert Schema.from_toml(path) == Schema(
+        columns=(
+            RealColumn(name="age", lower=17, upper=90),
+            RealColumn(name="größe in cm", lower=0.5, upper=250, missing="drop"),
+            BinaryColumn(name="sex", levels=("Female", "Male")),
+        )
+    )
+
+
+def test_lookup_by_name():
+    schema = Schema.from_dict({"columns": COLUMNS})
+    assert schema["sex"].kind == "binary"
+    assert "sex" in schema
+    assert "wages" not in schema
+    with pytest.raises(SchemaError, match=r'no column "wages"; it knows "age", "gain", "sex", "country"'):
+        schema["wages"]
+
+
+REAL = {"kind": "real", "lower": 0, "upper": 1}
+LEVELS = {"kind": "categorical", "levels": ["a", "b"]}
+
+INCONSISTENT = {
+    "unknown kind": ({"kind": "reel"}, '"real", "binary", "categorical"'),
+    "no kind": ({"lower": 0}, "kind must be one of"),
+    "kind of another type": ({"kind": 3}, "kind must be one of"),
+    "not a table": ("real", 'kind = "real"'),
+    "unknown key": ({**REAL, "uper": 2}, '"uper"; a real column knows'),
+    "name given twice over": ({**REAL, "name": "other"}, 'unknown setting "name"'),
+    "key of another kind": ({**REAL, "levels": ["a", "b"]}, '"levels"; a real column knows'),
+    "no lower": ({"kind": "real", "upper": 1}, "lower is not given"),
+    "no levels": ({"kind": "binary"}, "levels is not given"),
+    "lower above upper": ({**REAL, "lower": 2}, "lower must be below upper"),
+    "lower equals upper": ({**REAL, "lower": 1}, "lower must be below upper"),
+    "infinite bound": ({**REAL, "upper": float("inf")}, "upper must be finite"),
+    "NaN bound": ({**REAL, "lower": float("nan")}, "lower must be finite"),
+    "bound beyond floats": ({**REAL, "upper": 10**400}, "upper must be finite"),
+    "bounds too far apart": ({**REAL, "lower": -1e308, "upper": 1e308}, "choose other bounds"),
+    "bounds that log1p merges": (
+        {**REAL, "lower": 1e16, "upper": 1e16 + 2, "transform": "log1p"},
+        "choose other bounds",
+    ),
+    "bound as text": ({**REAL, "lower": "0"}, "lower must be a number"),
+    "bound as truth value": ({**REAL, "lower": False}, "lower must be a number"),
+    "log1p below its pole": ({**REAL, "lower": -1, "transform": "log1p"}, "needs lower above -1"),
+    "unknown transform": ({**REAL, "transform": "sqrt"}, 'transform must be "log1p"'),
+    "unknown missing policy": ({**REAL, "missing": "ignore"}, '"refuse" or "drop"'),
+    "missing policy of another type": ({**REAL, "missing": ["drop"]}, '"refuse" or "drop"'),
+    "missing_values as text": ({**REAL, "missing_values": "NA"}, "must be a list of texts"),
+    "missing_values as numbers": ({**REAL, "missing_values": [-9]}, "each in quotes"),
+    "one level": ({**LEVELS, "levels": ["a"]}, "at least two"),
+    "three levels of a binary": ({"kind": "binary", "levels": ["a", "b", "c"]}, "exactly two"),
+    "duplicate level": ({**LEVELS, "levels": ["a", "b", "a"]}, '"a" twice'),
+    "levels as text": ({**LEVELS, "levels": "ab"}, "must be a list of texts"),
+    "levels as numbers": ({**LEVELS, "levels": [0, 1]}, "each in quotes"),
+    "unknown not a level": ({**LEVELS, "unknown": "c"}, "one of the levels"),
+}
+
+
+@pytest.mark.parametrize(("entry", "remedy"), INCONSISTENT.values(), ids=INCONSISTENT.keys())
+def test_inconsistent_column_is_one_line_with_name_and_remedy(entry: object, remedy: str):
+    with pytest.raises(SchemaError) as caught:
+        Schema.from_dict({"columns": {"odd\ncolumn": entry}})
+    message = str(caught.value)
+    assert len(message.splitlines()) == 1
+    assert r'"odd\ncolumn"' in message
+    assert remedy in message
+
+
+@pytest.mark.parametrize(
+    ("content", "remedy"),
+    [
+        ({}, "[columns.NAME]"),
+        ({"columns": COLUMNS, "colour": 1}, '"colour"'),
+        ({"columns": {}}, "at least one column"),
+        ({"columns": 3}, "[columns.NAME]"),
+        ({"columns": [REAL]}, "name must be non-empty text"),
+        ({"columns": {" ": REAL}}, "name must be non-empty text"),
+        ({"columns": [{"name": "x", **REAL}, {"name": "x", **REAL}]}, '"x": is described twice'),
+        ([REAL], '"columns"'),
+    ],
+)
+def test_malformed_schema_is_one_line(content: object, remedy: str):
+    with pytest.raises(SchemaError) as caught:
+        Schema.from_dict(content)
+    assert len(str(caught.value).splitlines()) == 1
+    assert remedy in str(caught.value)
+
+
+def test_columns_must_be_columns():
+    with pytest.raises(SchemaError, match="RealColumn, BinaryColumn or CategoricalColumn"):
+        Schema(columns=("age",))
+
+
+def test_a_misspelt_keyword_fails():
+    with pytest.raises(TypeError):
+        CategoricalColumn(name="x", levels=("a", "b"), unknwon="drop")
+
+
+@pytest.mark.parametrize("missing", [True, False], ids=["absent", "folder"])
+def test_unreadable_schema_file_is_named(tmp_path: Path, missing: bool):
+    path = tmp_path / "absent.toml" if missing else tmp_path
+    with pytest.raises(FileError) as caught:
+        Schema.from_toml(path)
+    assert str(path) in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_toml_mistake_gives_file_and_line(tmp_path: Path):
+    path = tmp_path / "schema.toml"
+    path.write_text('[columns.age]\nkind = "real"\nlower = = 3\n')
+    with pytest.raises(SchemaError, match=r"schema\.toml is not valid TOML: .*line 3") as caught:
+        Schema.from_toml(path)
+    assert len(str(caught.value).splitlines()) == 1
+    path.write_bytes(b'[columns.age]\nkind = "r\xe9el"\n')
+    with pytest.raises(FileError, match="UTF-8"):
+        Schema.from_toml(path)
+
+
+def test_scaling_clamps_and_uses_public_bounds():
+    plain = RealColumn(name="x", lower=-2, upper=6)
+    raw = np.array([-np.inf, -3.0, -2.0, 0.0, 6.0, 7.0, np.inf, np.nan])
+    assert plain.scale(raw).tolist()[:-1] == [0.0, 0.0, 0.0, 0.25, 1.0, 1.0, 1.0]
+    assert np.isnan(plain.scale(raw)[-1])
+    log = RealColumn(name="gain", lower=0, upper=99_999, transform="log1p")
+    # log(1000) / log(100000) = 3/5.
+    np.testing.assert_allclose(
+        log.scale(np.array([0.0, 999.0, 99_999.0])), [0.0, 0.6, 1.0], rtol=0, atol=1e-15
+    )
+    shifted = RealColumn(name="x", lower=9, upper=999, transform="log1p")
+    np.testing.assert_allclose(shifted.scale(np.array([99.0, 1.0])), [0.5, 0.0], rtol=0, atol=1e-15)
