@@ -23,7 +23,7 @@
  * The sampler works on z_v, z_delta and z_tau, standardised because the posterior's own scales differ by many
  * orders of magnitude. target is the log density of trace, z_v, z_delta and z_tau, all constants included.
  *
- * Needs Stan 2.29 or later. Its twin in Python is nadpvi.gradient_density; the row-by-row version is
+ * Needs Stan 2.29 or later. Its twin in Python is nadpvi.gradient_model; the row-by-row version is
  * gradient_model_trace.stan.
  */
 data {

@@ -95,7 +95,7 @@ def test_the_release_survives_a_failing_sampler(folder):
         "import sys; import nadpvi.inference.api as api\n"
         "def fail(*a, **k): raise __import__('nadpvi').EngineError('Stan broke.')\n"
         "api.sample_nuts = fail\n"
-        "from nadpvi.cli import main; sys.argv = ['nadpvi'] + sys.argv[1:]; main()"
+        "from nadpvi.cli.app import main; sys.argv = ['nadpvi'] + sys.argv[1:]; main()"
     )
     arguments = ["fit", *BASE, "--epsilon", "2", "--release", "r.nc", "-o", "p.nc"]
     done = subprocess.run(
@@ -197,7 +197,11 @@ def test_version_help_and_closed_pipe(folder):
     for command in ("demo", "release", "infer", "fit", "summary", "doctor"):
         assert command in shown.stdout
     piped = subprocess.run(
-        f"{sys.executable} -m nadpvi --help | head -1", shell=True, capture_output=True, text=True, check=False
+        f"{sys.executable} -m nadpvi --help | head -1",
+        shell=True,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert "Traceback" not in piped.stderr
 

@@ -22,9 +22,7 @@ def test_any_record_stays_within_the_sensitivity_on_the_grid(rows, beta, clip_no
     with np.errstate(all="ignore"):
         rows = rows * beta
     for row in rows:
-        total = clipped_sum(
-            DenseGradients(row[None]), clip_norm=clip_norm, grid_units=GRID_UNITS
-        )
+        total = clipped_sum(DenseGradients(row[None]), clip_norm=clip_norm, grid_units=GRID_UNITS)
         assert (total == np.trunc(total)).all()
         # Exact integer arithmetic: no rounding can hide an excess.
         assert sum(int(value) ** 2 for value in total) <= GRID_UNITS**2
@@ -106,9 +104,7 @@ def test_a_small_record_is_not_scaled():
 
 
 def test_an_empty_batch_sums_to_zero():
-    total = clipped_sum(
-        DenseGradients(np.empty((0, 4))), clip_norm=1.0, grid_units=GRID_UNITS
-    )
+    total = clipped_sum(DenseGradients(np.empty((0, 4))), clip_norm=1.0, grid_units=GRID_UNITS)
     assert not total.any()
 
 
@@ -139,3 +135,11 @@ def test_sums_beyond_exact_integers_are_refused():
     check_exact_sums(num_records=10**8, grid_units=GRID_UNITS)
     with pytest.raises(PrivacyError, match="too many records"):
         check_exact_sums(num_records=2**28, grid_units=GRID_UNITS)
+
+
+@pytest.mark.parametrize(("location", "x"), [(1e170, 1e-170), (1e-160, 1e154), (1e301, 0.0), (1e200, 1e200)])
+def test_products_whose_parts_overflow_or_underflow_stay_within_the_sensitivity(location, x):
+    gradients = LinearGradients(x=np.array([[x, x]]), location=np.array([location]), scale=np.zeros((1, 2)))
+    for clip_norm in (1e-7, 1.0, 1e3):
+        total = clipped_sum(gradients, clip_norm=clip_norm, grid_units=GRID_UNITS)
+        assert sum(int(value) ** 2 for value in total) <= GRID_UNITS**2

@@ -31,13 +31,8 @@ def test_noise_of_a_run_without_signal_is_sigma_times_clip_norm(schema, table, s
     silent = type(records)(x=np.zeros_like(records.x), y=records.y)
     streams = make_streams(insecure_seed=None if secure else 8)
     noise = DiscreteGaussianNoise(noise_multiplier=3.0, dimension=10)
-    for _, trace in run(silent, settings, noise=noise, streams=streams):
-        pass
-    public = np.array(
-        [
-            public_gradient(description, phi=trace.phi[0], standard_normal=np.zeros((2, 5))),
-        ]
-    )
+    *_, (_, trace) = run(silent, settings, noise=noise, streams=streams)
+    public = public_gradient(description, phi=trace.phi[0], standard_normal=np.zeros((2, 5)))
     values = (trace.noisy_gradient - 0.2 * public) * settings.preconditioner / settings.clip_norm
     for half in (values[:, :5], values[:, 5:]):
         assert abs(half.std() / 3.0 - 1) < 5 * 0.0071
@@ -55,7 +50,12 @@ def test_without_noise_the_engine_finds_the_variational_optimum(schema, table):
     records = make_records(table, description.design)
     optimum = independent_optimum(records)
     config = na.DPVIConfig(
-        num_steps=3000, sampling_rate=1.0, clip_norm=1e6, learning_rate=0.02, preconditioner_u=3.0, initial_u=-1.0
+        num_steps=3000,
+        sampling_rate=1.0,
+        clip_norm=1e6,
+        learning_rate=0.02,
+        preconditioner_u=3.0,
+        initial_u=-1.0,
     )
     made = na.release(MODEL, table, schema=schema, privacy=na.NonPrivate(), config=config, insecure_seed=2)
     assert not made.is_private
@@ -205,7 +205,12 @@ def test_values_outside_bounds_are_clamped(schema, table):
     far["age"] = np.where(far["age"] > 50, 1e9, -1e9)
     near = table.copy()
     near["age"] = np.where(near["age"] > 50, 100.0, 0.0)
-    arguments = {"schema": schema, "privacy": BUDGET, "config": na.DPVIConfig(num_steps=3), "insecure_seed": 1}
+    arguments = {
+        "schema": schema,
+        "privacy": BUDGET,
+        "config": na.DPVIConfig(num_steps=3),
+        "insecure_seed": 1,
+    }
     np.testing.assert_array_equal(
         na.release(MODEL, far, **arguments).phi, na.release(MODEL, near, **arguments).phi
     )

@@ -82,7 +82,11 @@ def test_nothing_private_is_in_the_file(schema, table, tmp_path):
             if whole <= np.iinfo(kind).max:
                 with h5netcdf.File(path) as file:
                     for variable in file.variables.values():
-                        assert not (np.asarray(variable[...]) == whole).any() if variable.dtype.kind in "if" else True
+                        assert (
+                            not (np.asarray(variable[...]) == whole).any()
+                            if variable.dtype.kind in "if"
+                            else True
+                        )
 
 
 def test_seeded_release_is_reproducible_and_stamped(schema, table):

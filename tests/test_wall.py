@@ -1,6 +1,7 @@
 """The wall: nothing on the public side can reach code that sees records."""
 
 import ast
+import functools
 from pathlib import Path
 
 import pytest
@@ -22,9 +23,9 @@ PRIVATE = {
 # Modules that drive both sides, and the package's own front door, which only lists names.
 BOTH_SIDES = {
     "nadpvi",
+    "nadpvi.__main__",
     "nadpvi.demo",
     "nadpvi.baselines",
-    "nadpvi.cli",
     "nadpvi.cli.app",
     "nadpvi.cli.demo",
     "nadpvi.cli.run",
@@ -41,10 +42,13 @@ PUBLIC = {
     "nadpvi.diagnostics",
     "nadpvi.encoding",
     "nadpvi.inference.api",
+    "nadpvi.cli.doctor",
+    "nadpvi.cli.summary",
     "nadpvi.inference.nuts",
     "nadpvi.plots",
     "nadpvi.predictive",
     "nadpvi.schema",
+    "nadpvi.scores",
     "nadpvi.tables",
 }
 
@@ -57,6 +61,7 @@ def module_name(path):
 MODULES = {module_name(path): path for path in PACKAGE.rglob("*.py")}
 
 
+@functools.cache
 def imported(name):
     """Modules of ours that `name` imports anywhere in its text, functions and type checks included."""
     found = set()
@@ -70,6 +75,7 @@ def imported(name):
     return {module for module in found if module in MODULES}
 
 
+@functools.cache
 def reachable(name):
     seen, todo = set(), [name]
     while todo:
@@ -95,9 +101,8 @@ def test_the_check_can_fail():
 
 
 def test_there_are_no_import_cycles():
-    for name in MODULES:
-        for other in reachable(name):
-            assert name == "nadpvi" or name not in reachable(other) or other == "nadpvi", f"{name} <-> {other}"
+    loops = {name for name in MODULES if any(name in reachable(other) for other in reachable(name))}
+    assert not loops - {"nadpvi"}
 
 
 @pytest.mark.parametrize("name", sorted(MODULES))

@@ -1,6 +1,6 @@
 """Run the command line with ``python -m nadpvi``."""
 
-from nadpvi.cli import main
+from nadpvi.cli.app import main
 
 if __name__ == "__main__":
     main()

@@ -54,7 +54,7 @@ class DPVIConfig:
     monte_carlo_samples: int = 10
     initial_mu: float = 0.0
     initial_u: float = -6.0
-    guide: MeanField = MeanField()
+    guide: MeanField = dataclasses.field(default_factory=MeanField)
 
     def __post_init__(self) -> None:
         for name in ("num_steps", "monte_carlo_samples"):
@@ -89,4 +89,3 @@ class DPVIConfig:
         if "guide" in settings:
             settings["guide"] = MeanField.from_dict(settings["guide"])
         return cls(**settings)
-

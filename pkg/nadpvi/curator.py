@@ -20,6 +20,7 @@ from nadpvi.tables import TableLike, to_table
 
 __all__ = ["release"]
 
+
 def release(
     model: Model,
     table: TableLike,
@@ -104,8 +105,7 @@ def _run(
     steps = run(records, settings, noise=noise, streams=streams)
     # The products are too small for BLAS threads: on two busy cores they were measured to cost a factor 7.
     with threadpool_limits(limits=1, user_api="blas"):
-        for _, trace in track(steps, total=settings.num_steps, description="DP-SGD", enabled=progress):
-            pass
+        *_, (_, trace) = track(steps, total=settings.num_steps, description="DP-SGD", enabled=progress)
     return trace
 
 

@@ -16,9 +16,9 @@ from nadpvi.engines.discover import find_engine
 from nadpvi.inference.api import infer
 from nadpvi.models import LogisticRegression
 from nadpvi.plots import plot_calibration
-from nadpvi.predictive import score_binary
 from nadpvi.privacy.guarantee import PrivacyBudget
 from nadpvi.privacy.randomness import check_seed
+from nadpvi.scores import score_binary
 
 __all__ = ["DEMO_CONFIG", "PUBLISHED_CONFIG", "DemoResult", "run_demo"]
 
@@ -26,9 +26,7 @@ __all__ = ["DEMO_CONFIG", "PUBLISHED_CONFIG", "DemoResult", "run_demo"]
 DEMO_CONFIG = DPVIConfig(num_steps=1000, sampling_rate=0.1, preconditioner_u=50.0)
 
 # The settings of the paper's 13.6 and its published code.
-PUBLISHED_CONFIG = DPVIConfig(
-    num_steps=10_000, sampling_rate=0.1, clip_norm=11.0, preconditioner_u=550.0
-)
+PUBLISHED_CONFIG = DPVIConfig(num_steps=10_000, sampling_rate=0.1, clip_norm=11.0, preconditioner_u=550.0)
 
 _FILES = ("release.nc", "posterior.nc", "calibration.png")
 

@@ -1,38 +1,37 @@
-"""Summaries and verdicts about a posterior."""
+"""Summaries and verdicts about draws."""
+
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
+import xarray as xr
 
 from nadpvi.arviz_bridge import convergence
 from nadpvi.checks import check_probability
-from nadpvi.containers.posterior import Posterior
 
 __all__ = ["num_divergences", "summarise"]
 
 
-def summarise(posterior: Posterior, *, probability: float = 0.9) -> pd.DataFrame:
-    """Return one row for each parameter of the model, or of phi_star where there is no model.
+def summarise(posterior: xr.Dataset, *, names: Sequence[str], probability: float = 0.9) -> pd.DataFrame:
+    """Return one row for each coordinate of the named variables.
 
     Parameters
     ----------
-    posterior : Posterior
-        Any method's result.
+    posterior : xarray.Dataset
+        Variables with dims (chain, draw, one more).
+    names : sequence of str
+        Which of them to show.
     probability : float
         Content of the equal-tailed interval, in (0, 1).
 
     Returns
     -------
     DataFrame
-        Index: parameter labels. Columns: ``mean``, ``sd``, the interval's two quantiles named by their
+        Index: coordinate labels. Columns: ``mean``, ``sd``, the interval's two quantiles named by their
         percentage (``5%``, ``95%``), ``ess_bulk``, ``ess_tail``, ``r_hat``.
     """
     level = check_probability("probability", probability)
-    draws = posterior.groups["posterior"]
-    if posterior.description is not None:
-        names = [block.name for block in posterior.description.parameters]
-    else:
-        names = ["phi_star"]
-    selected = draws[names]
+    selected = posterior[list(names)]
     chains = convergence(selected)
     tables = []
     for name in names:
@@ -52,9 +51,8 @@ def summarise(posterior: Posterior, *, probability: float = 0.9) -> pd.DataFrame
     return pd.concat(tables)
 
 
-def num_divergences(posterior: Posterior) -> int | None:
+def num_divergences(sample_stats: xr.Dataset | None) -> int | None:
     """Return how many draws ended in a divergent transition, or None where the method has no chains."""
-    stats = posterior.groups.get("sample_stats")
-    if stats is None or "diverging" not in stats:
+    if sample_stats is None or "diverging" not in sample_stats:
         return None
-    return int(stats["diverging"].to_numpy().sum())
+    return int(sample_stats["diverging"].to_numpy().sum())

@@ -14,8 +14,8 @@ __all__ = ["check_exact_sums", "clip_weights", "clipped_sum", "release_gradient"
 
 Array = NDArray[np.float64]
 
-# The clip aims this far below the bound, so that rounding in norms and products (about D * 1e-16) cannot
-# carry a record over it. Truncation toward zero then only shrinks.
+# The clip aims this far below the bound, and the check on the grid allows half of it: both far above what
+# rounding can move a norm, about D * 1e-16.
 _MARGIN = 1e-9
 
 
@@ -24,8 +24,7 @@ def clip_weights(gradients: PerRecordGradients, *, clip_norm: float) -> Array:
 
     Guarantees
     ----------
-    - The weighted row's norm is at most ``clip_norm * (1 - 1e-9)`` up to float64 rounding, hence at most
-      `clip_norm`.
+    - The weighted row's norm is at most ``clip_norm * (1 - 1e-9)`` up to float64 rounding.
     - A zero gradient gets a finite factor and stays zero.
     - A row with a non-finite entry gets factor zero; a finite row whose square overflows is still clipped.
 
@@ -71,8 +70,9 @@ def clipped_sum(gradients: PerRecordGradients, *, clip_norm: float, grid_units: 
     ----------
     - Adding or removing one record changes the result by a vector of L2 norm at most `grid_units` (or 1):
       with a grid, a record's clipped gradient is truncated toward zero coordinate by coordinate, which
-      cannot lengthen it, and sums of integers are exact in float64 (`check_exact_sums`).
-    - A record with a non-finite gradient contributes zero.
+      cannot lengthen it, the truncated vector's norm is checked, and sums of integers are exact in
+      float64 (`check_exact_sums`).
+    - A record whose gradient is not finite, or whose vector fails the check, contributes zero.
     - No records give zeros. Nothing is divided by the number of records.
 
     Parameters
@@ -88,22 +88,25 @@ def clipped_sum(gradients: PerRecordGradients, *, clip_norm: float, grid_units: 
     -------
     ndarray, shape (D,)
     """
-    weights = clip_weights(gradients, clip_norm=clip_norm) / clip_norm
-    excluded = weights == 0.0
-    if grid_units is None and not excluded.any():
-        return gradients.weighted_sum(weights)
+    units = grid_units or 1
     with np.errstate(over="ignore", invalid="ignore"):
-        rows = gradients.weighted_rows(weights * (grid_units or 1))
-    # Zero times infinity is NaN, so excluded rows are written, not multiplied, to zero.
-    rows[excluded] = 0.0
-    if grid_units is None:
-        return rows.sum(axis=0)
-    return np.ones(len(rows)) @ np.trunc(rows, out=rows)
+        weights = clip_weights(gradients, clip_norm=clip_norm) * (units / clip_norm)
+        if grid_units is None:
+            total = gradients.weighted_sum(weights)
+            if np.isfinite(total).all():
+                return total
+        rows = gradients.weighted_rows(weights)
+        if grid_units is not None:
+            np.trunc(rows, out=rows)
+        # Measured on what is summed, so that no rounding, overflow or underflow on the way can matter. The
+        # limit leaves room for the rounding of this very sum; the clip's own margin keeps sound rows below.
+        sound = np.einsum("bd,bd->b", rows, rows) <= units**2 * (1.0 - _MARGIN)
+    if not sound.all():
+        rows[~sound] = 0.0
+    return np.ones(len(rows)) @ rows
 
 
-def release_gradient(
-    total: Array, *, noise: NoiseSource, clip_norm: float, preconditioner: Array
-) -> Array:
+def release_gradient(total: Array, *, noise: NoiseSource, clip_norm: float, preconditioner: Array) -> Array:
     """Return the noisy gradient sum, (total + noise) * C / beta: what may be seen by anyone (Eq. 58).
 
     Guarantees

@@ -66,9 +66,7 @@ class Settings:
     initial_phi: Array
 
 
-def make_settings(
-    description: ModelDescription, config: DPVIConfig, *, noise_multiplier: float
-) -> Settings:
+def make_settings(description: ModelDescription, config: DPVIConfig, *, noise_multiplier: float) -> Settings:
     """Return the settings of a run, with the defaults that depend on model and noise filled in.
 
     The step size is ``sqrt(2) * lambda_c * beta / (sigma * C * sqrt(T * D))`` (Eq. 55 and 13.2).

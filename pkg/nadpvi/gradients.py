@@ -43,7 +43,8 @@ class DenseGradients(NamedTuple):
 
     def squared_norms(self) -> Array:
         """Return each record's squared norm, shape (B,)."""
-        return np.einsum("bd,bd->b", self.rows, self.rows)
+        norms: Array = np.einsum("bd,bd->b", self.rows, self.rows)
+        return norms
 
     def weighted_sum(self, weights: Array) -> Array:
         """Return the weighted sum, shape (D,)."""

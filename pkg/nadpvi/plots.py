@@ -6,7 +6,7 @@ from pathlib import Path
 
 from nadpvi.containers.posterior import Posterior
 from nadpvi.containers.storage import write_atomically
-from nadpvi.predictive import calibration_curve
+from nadpvi.scores import calibration_curve
 from nadpvi.tables import TableLike
 
 __all__ = ["plot_calibration"]

@@ -1,5 +1,1 @@
-"""The command line: thin commands over the Python interface."""
-
-from nadpvi.cli.app import main
-
-__all__ = ["main"]
+"""The command line: thin commands over the Python interface; `nadpvi.cli.app` is the entry point."""

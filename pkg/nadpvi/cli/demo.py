@@ -15,7 +15,9 @@ _FORMATS = {"accuracy": ".4f", "log_score": ".4f", "brier": ".4f", "calibration_
 
 
 def demo(
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the files.")] = Path("nadpvi-demo"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the files.")] = Path(
+        "nadpvi-demo"
+    ),
     published: Annotated[
         bool, typer.Option("--published", help="The paper's settings: T = 10,000, clip norm 11, beta_u 550.")
     ] = False,

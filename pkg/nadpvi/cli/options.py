@@ -31,7 +31,9 @@ __all__ = [
     "Warmup",
 ]
 
-TableFile = Annotated[Path, typer.Argument(help="The private table: a CSV or Parquet file, one row a person.")]
+TableFile = Annotated[
+    Path, typer.Argument(help="The private table: a CSV or Parquet file, one row a person.")
+]
 SchemaFile = Annotated[Path, typer.Option("--schema", help="The public schema, a TOML file.")]
 Outcome = Annotated[str, typer.Option("--outcome", help="Column to model.")]
 Predictors = Annotated[
@@ -62,9 +64,7 @@ Chains = Annotated[int, typer.Option("--chains", help="Number of chains.")]
 Warmup = Annotated[int, typer.Option("--warmup", help="Warm-up iterations per chain.")]
 Seed = Annotated[int | None, typer.Option("--seed", help="Seed of the post-processing; no secret.")]
 EngineName = Annotated[str, typer.Option("--engine", help="Stan engine: auto, cmdstan or stanli.")]
-PhiStarPrior = Annotated[
-    str, typer.Option("--phi-star-prior", help="Prior of the optimum: trace or model.")
-]
+PhiStarPrior = Annotated[str, typer.Option("--phi-star-prior", help="Prior of the optimum: trace or model.")]
 SubsamplingNoise = Annotated[
     bool, typer.Option("--subsampling-noise", help="Infer the variance that subsampling adds.")
 ]

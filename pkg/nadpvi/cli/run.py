@@ -46,7 +46,8 @@ def release(
 ) -> None:
     """Spend a privacy budget once: fit the private TABLE and write a release that anyone may see.
 
-    Example: nadpvi release people.csv --schema people.toml --outcome income --epsilon 1 --delta 1e-5 -o release.nc
+    Example: nadpvi release people.csv --schema people.toml --outcome income --epsilon 1 --delta 1e-5
+    -o release.nc
     """
     check_writable(output, overwrite=force)
     with warnings_as_lines():

@@ -10,7 +10,6 @@ from nadpvi.cli.console import print_frame, print_json, print_text, warnings_as_
 from nadpvi.containers.posterior import Posterior
 from nadpvi.containers.release import Release
 from nadpvi.containers.storage import file_kind
-from nadpvi.diagnostics import num_divergences
 
 __all__ = ["print_posterior", "summary"]
 
@@ -48,9 +47,7 @@ def print_release(release: Release, *, as_json: bool) -> None:
         guarantee = None if release.guarantee is None else release.guarantee.to_dict()
         print_json({"guarantee": guarantee, **facts, "versions": release.versions})
         return
-    print_text(
-        "No guarantee on record." if release.guarantee is None else release.guarantee.sentence()
-    )
+    print_text("No guarantee on record." if release.guarantee is None else release.guarantee.sentence())
     for name, value in facts.items():
         print_text(f"{name}: {value:g}")
 
@@ -58,7 +55,7 @@ def print_release(release: Release, *, as_json: bool) -> None:
 def print_posterior(posterior: Posterior, *, as_json: bool, probability: float = 0.9) -> None:
     """Print a posterior's guarantee, parameter table and sampler health."""
     table = posterior.summary(probability=probability)
-    divergences = num_divergences(posterior)
+    divergences = posterior.num_divergences
     interval = f"{100 * probability:g} % equal-tailed interval"
     if as_json:
         guarantee = None if posterior.guarantee is None else posterior.guarantee.to_dict()

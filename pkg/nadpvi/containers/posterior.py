@@ -6,20 +6,21 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
+from nadpvi.arviz_bridge import to_arviz
 from nadpvi.containers.description import ModelDescription
 from nadpvi.containers.storage import HEADER, parse_header, read_netcdf, write_atomically
+from nadpvi.diagnostics import num_divergences, summarise
 from nadpvi.errors import ArgumentError
+from nadpvi.predictive import predict_mean
 from nadpvi.privacy.guarantee import Guarantee
-
-if TYPE_CHECKING:
-    from nadpvi.tables import TableLike
+from nadpvi.tables import TableLike
 
 __all__ = ["Posterior", "model_variables"]
 
@@ -76,8 +77,6 @@ class Posterior:
 
     def to_arviz(self) -> Any:
         """Return what the installed ArviZ works on: InferenceData for 0.x, a DataTree for 1.x."""
-        from nadpvi.arviz_bridge import to_arviz
-
         return to_arviz(self.to_datatree())
 
     def theta(self) -> Array:
@@ -99,18 +98,25 @@ class Posterior:
 
         See `nadpvi.diagnostics.summarise`.
         """
-        from nadpvi.diagnostics import summarise
+        if self.description is None:
+            names = ["phi_star"]
+        else:
+            names = [block.name for block in self.description.parameters]
+        return summarise(self.groups["posterior"], names=names, probability=probability)
 
-        return summarise(self, probability=probability)
+    @property
+    def num_divergences(self) -> int | None:
+        """Number of divergent transitions, or None where the method has no chains."""
+        return num_divergences(self.groups.get("sample_stats"))
 
-    def predict(self, table: "TableLike") -> Array:
+    def predict(self, table: TableLike) -> Array:
         """Return the posterior predictive mean of the outcome, one number a row of `table`, shape (N,).
 
         See `nadpvi.predictive.predict_mean`.
         """
-        from nadpvi.predictive import predict_mean
-
-        return predict_mean(self, table)
+        theta = self.theta()
+        assert self.description is not None  # theta() has checked it
+        return predict_mean(self.description, theta=theta.reshape(-1, theta.shape[-1]), table=table)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write the posterior to a netCDF file, whole or not at all, and return its path.

@@ -176,16 +176,6 @@ class Release:
         """
         trace = np.asarray(phi, dtype=np.float64)
         dimension = trace.shape[-1] if trace.ndim == 2 else 0
-        named = {
-            "preconditioner": preconditioner,
-            "learning_rate": learning_rate,
-            "model_prior_mean": model_prior_mean,
-            "model_prior_sd": model_prior_sd,
-        }
-        arrays = {}
-        for name, value in named.items():
-            array = np.asarray(value, dtype=np.float64)
-            arrays[name] = np.full(dimension, float(array)) if array.ndim == 0 else array
         labels = phi_labels if phi_labels is not None else tuple(f"phi[{i}]" for i in range(dimension))
         return cls(
             phi=trace,
@@ -193,10 +183,13 @@ class Release:
             noise_multiplier=noise_multiplier,
             clip_norm=clip_norm,
             sampling_rate=sampling_rate,
+            preconditioner=_per_coordinate(preconditioner, dimension),
+            learning_rate=_per_coordinate(learning_rate, dimension),
+            model_prior_mean=_per_coordinate(model_prior_mean, dimension),
+            model_prior_sd=_per_coordinate(model_prior_sd, dimension),
             phi_labels=tuple(labels),
             guarantee=guarantee,
             versions=package_versions(),
-            **arrays,
         )
 
     def to_dataset(self) -> xr.Dataset:
@@ -233,16 +226,21 @@ class Release:
         """
         data = read_netcdf(path, load=lambda source: xr.load_dataset(source, engine="h5netcdf"))
         header = parse_header(data, kind="release", version=_FORMAT_VERSION)
-        parts = {key: header[key] for key in ("noise_multiplier", "clip_norm", "sampling_rate", "versions")}
         return cls(
             phi=data["iterates"].to_numpy(),
             noisy_gradient=data["noisy_gradient"].to_numpy(),
+            noise_multiplier=header["noise_multiplier"],
+            clip_norm=header["clip_norm"],
+            sampling_rate=header["sampling_rate"],
+            preconditioner=data["preconditioner"].to_numpy(),
+            learning_rate=data["learning_rate"].to_numpy(),
+            model_prior_mean=data["model_prior_mean"].to_numpy(),
+            model_prior_sd=data["model_prior_sd"].to_numpy(),
             phi_labels=tuple(str(label) for label in data["phi"].to_numpy()),
             guarantee=_read(header, "guarantee", Guarantee.from_dict),
             description=_read(header, "description", ModelDescription.from_dict),
             config=_read(header, "config", DPVIConfig.from_dict),
-            **{name: data[name].to_numpy() for name in _PER_COORDINATE},
-            **parts,
+            versions=header["versions"],
         )
 
     def _header(self) -> dict[str, Any]:
@@ -258,6 +256,12 @@ class Release:
             "config": None if self.config is None else self.config.to_dict(),
             "versions": dict(self.versions),
         }
+
+
+def _per_coordinate(value: ArrayLike, dimension: int) -> Array:
+    """Return a scalar as a constant vector, and anything else as an array."""
+    array = np.asarray(value, dtype=np.float64)
+    return np.full(dimension, float(array)) if array.ndim == 0 else array
 
 
 def _read(header: dict[str, Any], key: str, build: Any) -> Any:

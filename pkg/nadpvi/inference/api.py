@@ -152,7 +152,7 @@ def make_posterior(
 
 
 def _observed(model: GradientModel, *, labels: NDArray[Any]) -> xr.Dataset:
-    """The sums of the window, which are all that the likelihood sees."""
+    """Return the sums of the window, which are all that the likelihood sees."""
     sums = model.sums
     names = ("phi_bar", "g_bar", "s_pp", "s_gp", "s_gg")
     variables: dict[str, Any] = {name: ("phi", getattr(sums, name)) for name in names}
@@ -161,7 +161,7 @@ def _observed(model: GradientModel, *, labels: NDArray[Any]) -> xr.Dataset:
 
 
 def _constant(model: GradientModel, *, release: Release, labels: NDArray[Any]) -> xr.Dataset:
-    """Known constants: noise, priors, and the settings that fixed them."""
+    """Return the known constants: noise, priors, and the settings that fixed them."""
     names = ("noise_std", "phi_star_prior_mean", "phi_star_prior_sd", "v_prior_mean", "v_prior_sd")
     variables: dict[str, Any] = {name: ("phi", getattr(model, name)) for name in names}
     variables["sampling_rate"] = ((), release.sampling_rate)

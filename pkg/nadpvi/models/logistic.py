@@ -63,9 +63,7 @@ class LogisticRegression:
         SchemaError, ArgumentError
             If a column is not in the schema, or the outcome is not binary.
         """
-        return make_design(
-            schema, outcome=self.outcome, predictors=self.predictors, intercept=self.intercept
-        )
+        return make_design(schema, outcome=self.outcome, predictors=self.predictors, intercept=self.intercept)
 
     def parameters(self, design: Design) -> tuple[Parameter, ...]:
         """Return one block, ``coefficients``, labelled by the design's columns."""

@@ -137,4 +137,3 @@ class NoNoise:
     def draw(self) -> Array:
         """Return zeros, shape (D,)."""
         return self._zeros
-

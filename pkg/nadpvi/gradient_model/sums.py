@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nadpvi.errors import ArgumentError
-from nadpvi.gradient_data import MIN_WINDOW, TraceSums
+from nadpvi.gradient_model.data import MIN_WINDOW, TraceSums
 
 __all__ = ["make_trace_sums", "window_start"]
 

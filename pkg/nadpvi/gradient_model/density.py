@@ -15,8 +15,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from nadpvi.bijectors import softplus
 from nadpvi.errors import ArgumentError
-from nadpvi.gradient_data import GradientModel, TraceSums
+from nadpvi.gradient_model.data import GradientModel, TraceSums
 
 __all__ = [
     "ConditionalNormal",
@@ -27,23 +28,11 @@ __all__ = [
     "log_collapsed",
     "log_density",
     "log_density_trace",
-    "softplus",
 ]
 
 FloatArray = NDArray[np.float64]
 
 _LOG_2PI = math.log(2 * math.pi)
-
-
-def softplus(v: ArrayLike) -> FloatArray:
-    """Return log(1 + exp(v)), without overflow for any v.
-
-    Examples
-    --------
-    >>> float(softplus(1000.0))
-    1000.0
-    """
-    return np.logaddexp(0.0, np.asarray(v, dtype=np.float64))
 
 
 class ConditionalNormal(NamedTuple):

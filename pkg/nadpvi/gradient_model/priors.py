@@ -1,4 +1,4 @@
-"""The post-processing model of a release: its priors as named choices, and the way to its densities.
+"""The post-processing model of a release: its priors as named choices.
 
 Everything here is computed from the release alone, so nothing in it costs privacy.
 """
@@ -9,37 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nadpvi.errors import ArgumentError
-from nadpvi.gradient_data import GradientModel, TraceSums
-from nadpvi.gradient_density import (
-    ConditionalNormal,
-    DensityGradient,
-    conditional_delta,
-    grad_log_collapsed,
-    grad_log_density,
-    log_collapsed,
-    log_density,
-    log_density_trace,
-    softplus,
-)
-from nadpvi.trace_sums import make_trace_sums, window_start
+from nadpvi.gradient_model.data import GradientModel, TraceSums
+from nadpvi.gradient_model.sums import make_trace_sums
 
-__all__ = [
-    "TraceSums",
-    "make_trace_sums",
-    "window_start",
-    "GradientModel",
-    "ReleasedTrace",
-    "make_gradient_model",
-    "log_density",
-    "log_density_trace",
-    "log_collapsed",
-    "conditional_delta",
-    "grad_log_density",
-    "grad_log_collapsed",
-    "ConditionalNormal",
-    "DensityGradient",
-    "softplus",
-]
+__all__ = ["CURVATURE_PRIORS", "PHI_STAR_PRIORS", "ReleasedTrace", "make_gradient_model"]
 
 FloatArray = NDArray[np.float64]
 

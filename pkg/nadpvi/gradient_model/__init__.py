@@ -1,0 +1,36 @@
+"""The post-processing model: sums of a trace, priors, and the density that the Stan program samples.
+
+`sums` takes the trace, `priors` makes a `GradientModel` of it, `density` is the Python twin of
+``stan/gradient_model.stan``.
+"""
+
+from nadpvi.gradient_model.data import GradientModel, TraceSums
+from nadpvi.gradient_model.density import (
+    ConditionalNormal,
+    DensityGradient,
+    conditional_delta,
+    grad_log_collapsed,
+    grad_log_density,
+    log_collapsed,
+    log_density,
+    log_density_trace,
+)
+from nadpvi.gradient_model.priors import ReleasedTrace, make_gradient_model
+from nadpvi.gradient_model.sums import make_trace_sums, window_start
+
+__all__ = [
+    "ConditionalNormal",
+    "DensityGradient",
+    "GradientModel",
+    "ReleasedTrace",
+    "TraceSums",
+    "conditional_delta",
+    "grad_log_collapsed",
+    "grad_log_density",
+    "log_collapsed",
+    "log_density",
+    "log_density_trace",
+    "make_gradient_model",
+    "make_trace_sums",
+    "window_start",
+]
