@@ -30,7 +30,7 @@ def test_noise_of_a_run_without_signal_is_sigma_times_clip_norm(schema, table, s
     records = make_records(table, description.design)
     silent = type(records)(x=np.zeros_like(records.x), y=records.y)
     streams = make_streams(insecure_seed=None if secure else 8)
-    noise = DiscreteGaussianNoise(noise_multiplier=3.0, dimension=10)
+    noise = DiscreteGaussianNoise(noise_multiplier=3.0, dimension=10, num_steps=2000)
     *_, (_, trace) = run(silent, settings, noise=noise, streams=streams)
     public = public_gradient(description, phi=trace.phi[0], standard_normal=np.zeros((2, 5)))
     values = (trace.noisy_gradient - 0.2 * public) * settings.preconditioner / settings.clip_norm

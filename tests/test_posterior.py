@@ -10,7 +10,11 @@ import xarray as xr
 import nadpvi as na
 from nadpvi.arviz_bridge import arviz_version
 from nadpvi.baselines import last_iterate_posterior, non_private_posterior
-from nadpvi.scores import calibration_curve, score_binary
+from nadpvi.diagnostics import warn_of_disagreement
+from nadpvi.scores import calibration_curve, predict_rows, score_binary
+
+# Short chains warn that they are short; what warns, and when, is tested on its own below.
+pytestmark = pytest.mark.filterwarnings("ignore::nadpvi.InferenceWarning")
 
 MODEL = na.models.LogisticRegression(outcome="y")
 BUDGET = na.PrivacyBudget(epsilon=8.0, delta=1e-5)
@@ -215,7 +219,7 @@ class TestScores:
         rows = module_table.head(500)
         p = posterior.predict(rows)
         y = (rows["y"] == "yes").to_numpy() * 1.0
-        scores = score_binary(posterior, rows)
+        scores = score_binary(predict_rows(posterior, rows))
         assert scores.accuracy == pytest.approx(((p >= 0.5) == y).mean())
         assert scores.brier == pytest.approx(((p - y) ** 2).mean())
         assert scores.log_score == pytest.approx((y * np.log(p) + (1 - y) * np.log(1 - p)).mean())
@@ -229,16 +233,18 @@ class TestScores:
     def test_incomplete_rows_are_left_out(self, posterior, module_table):
         rows = module_table.head(100).copy()
         rows.loc[rows.index[:50], "age"] = np.nan
-        assert score_binary(posterior, rows) == score_binary(posterior, module_table.iloc[50:100])
+        assert score_binary(predict_rows(posterior, rows)) == score_binary(
+            predict_rows(posterior, module_table.iloc[50:100])
+        )
 
     def test_nothing_to_score(self, posterior, module_table):
         rows = module_table.head(3).copy()
         rows["age"] = np.nan
         with pytest.raises(na.DataError, match="nothing can be scored"):
-            score_binary(posterior, rows)
+            score_binary(predict_rows(posterior, rows))
 
     def test_calibration_curve_weights_sum_to_one(self, posterior, module_table):
-        weight, predicted, observed = calibration_curve(posterior, module_table, num_bins=5)
+        weight, predicted, observed = calibration_curve(predict_rows(posterior, module_table), num_bins=5)
         assert weight.sum() == pytest.approx(1.0)
         assert ((observed >= 0) & (observed <= 1)).all()
         assert (np.diff(predicted) > 0).all()
@@ -296,3 +302,28 @@ def test_model_prior_pulls_drowned_coordinates_to_the_prior(made):
     }
     assert abs(means["trace"] - 5.0) < 1.0
     assert abs(means["model"]) < 3.0
+
+
+class TestWarnings:
+    def draws(self, values):
+        return xr.Dataset({"a": (("chain", "draw", "k"), values)})
+
+    def test_good_chains_are_silent(self, recwarn):
+        values = np.random.default_rng(0).standard_normal((4, 500, 3))
+        warn_of_disagreement(self.draws(values), names=["a"])
+        assert not recwarn.list
+
+    def test_chains_that_disagree(self):
+        values = np.random.default_rng(0).standard_normal((4, 500, 3))
+        values[0, :, 1] += 1.0
+        with pytest.warns(na.InferenceWarning, match="R-hat is 1"):
+            warn_of_disagreement(self.draws(values), names=["a"])
+
+    def test_too_few_effective_draws(self):
+        values = np.random.default_rng(0).standard_normal((4, 50, 3))
+        with pytest.warns(na.InferenceWarning, match="too few effective draws"):
+            warn_of_disagreement(self.draws(values), names=["a"])
+
+    def test_infer_warns_of_short_runs(self, made):
+        with pytest.warns(na.InferenceWarning, match="effective draws"):
+            na.infer(made, draws=40, chains=2, warmup=200, seed=3)

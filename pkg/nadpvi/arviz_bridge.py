@@ -4,12 +4,16 @@ ArviZ is imported inside functions: its import is slow, prints a notice once a d
 folder can be made.
 """
 
+import math
 import warnings
 from typing import Any
 
 import xarray as xr
 
 __all__ = ["arviz_version", "convergence", "to_arviz"]
+
+# Chains are split in halves of at least two draws.
+_MIN_DRAWS = 4
 
 
 def _import() -> Any:
@@ -42,27 +46,24 @@ def to_arviz(tree: xr.DataTree) -> Any:
 def convergence(posterior: xr.Dataset) -> dict[str, xr.Dataset]:
     """Return ``ess_bulk``, ``ess_tail`` and ``r_hat`` of every variable (Vehtari et al. 2021).
 
-    R-hat is NaN for a single chain, since it compares chains.
+    R-hat is NaN for a single chain, since it compares chains, and everything is for fewer than four draws.
 
     Parameters
     ----------
     posterior : xarray.Dataset
         Variables with dims (chain, draw, ...).
     """
+    missing = xr.full_like(posterior.isel(chain=0, draw=0, drop=True), math.nan, dtype=float)
+    if posterior.sizes["draw"] < _MIN_DRAWS:
+        return {"ess_bulk": missing, "ess_tail": missing, "r_hat": missing}
     arviz = _import()
-    tree = xr.DataTree.from_dict({"posterior": posterior})
-    data = to_arviz(tree)
+    data = to_arviz(xr.DataTree.from_dict({"posterior": posterior}))
     with warnings.catch_warnings():
-        # A single chain or a constant column warns; both show as NaN in the table.
+        # A column that never moves divides zero by zero; it shows as NaN in the table.
         warnings.simplefilter("ignore")
-        result = {
-            "ess_bulk": arviz.ess(data, method="bulk"),
-            "ess_tail": arviz.ess(data, method="tail"),
-            "r_hat": arviz.rhat(data),
-        }
-    if posterior.sizes["chain"] < 2:
-        result["r_hat"] = result["r_hat"] * float("nan")
-    return {name: _dataset(value) for name, value in result.items()}
+        ess_bulk, ess_tail = arviz.ess(data, method="bulk"), arviz.ess(data, method="tail")
+        r_hat = arviz.rhat(data) if posterior.sizes["chain"] > 1 else missing
+    return {"ess_bulk": _dataset(ess_bulk), "ess_tail": _dataset(ess_tail), "r_hat": _dataset(r_hat)}
 
 
 def _dataset(value: Any) -> xr.Dataset:

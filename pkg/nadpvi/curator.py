@@ -76,7 +76,7 @@ def release(
 
     records = make_records(to_table(table), description.design)
     streams = make_streams(insecure_seed=insecure_seed)
-    noise = _noise_source(sigma, dimension=len(settings.initial_phi), streams=streams)
+    noise = _noise_source(sigma, settings=settings, streams=streams)
     guarantee = _guarantee(privacy, noise, settings=settings, noise_multiplier=sigma)
     trace = _run(records, settings, noise=noise, streams=streams, progress=progress)
     prior_mean, prior_sd = description.phi_prior_moments()
@@ -134,13 +134,14 @@ def _noise_multiplier(privacy: PrivacyBudget | NonPrivate, config: DPVIConfig) -
     )
 
 
-def _noise_source(sigma: float, *, dimension: int, streams: Streams) -> NoiseSource:
+def _noise_source(sigma: float, *, settings: Settings, streams: Streams) -> NoiseSource:
     """Return exact noise for a real release, NumPy's for a simulation, none for a non-private run."""
+    dimension = len(settings.initial_phi)
     if sigma == 0.0:
         return NoNoise(dimension=dimension)
     if streams.noise is not None:
         return SimulatedGaussianNoise(streams.noise, noise_multiplier=sigma, dimension=dimension)
-    return DiscreteGaussianNoise(noise_multiplier=sigma, dimension=dimension)
+    return DiscreteGaussianNoise(noise_multiplier=sigma, dimension=dimension, num_steps=settings.num_steps)
 
 
 def _guarantee(

@@ -1,5 +1,6 @@
 """Summaries and verdicts about draws."""
 
+import warnings
 from collections.abc import Sequence
 
 import numpy as np
@@ -8,8 +9,13 @@ import xarray as xr
 
 from nadpvi.arviz_bridge import convergence
 from nadpvi.checks import check_probability
+from nadpvi.errors import InferenceWarning
 
-__all__ = ["num_divergences", "summarise"]
+__all__ = ["num_divergences", "summarise", "warn_of_disagreement"]
+
+# Thresholds of Vehtari et al. (2021), Rank-normalization, folding, and localization, section 4.
+_MAX_R_HAT = 1.01
+_MIN_ESS_PER_CHAIN = 100
 
 
 def summarise(posterior: xr.Dataset, *, names: Sequence[str], probability: float = 0.9) -> pd.DataFrame:
@@ -56,3 +62,36 @@ def num_divergences(sample_stats: xr.Dataset | None) -> int | None:
     if sample_stats is None or "diverging" not in sample_stats:
         return None
     return int(sample_stats["diverging"].to_numpy().sum())
+
+
+def warn_of_disagreement(posterior: xr.Dataset, *, names: Sequence[str]) -> None:
+    """Warn where chains disagree or hold too few effective draws (Vehtari et al. 2021).
+
+    Parameters
+    ----------
+    posterior : xarray.Dataset
+        Variables with dims (chain, draw, one more).
+    names : sequence of str
+        Which of them to check.
+
+    Warns
+    -----
+    InferenceWarning
+        If R-hat is above 1.01, or bulk or tail ESS below 100 a chain, for any coordinate.
+    """
+    chains = convergence(posterior[list(names)])
+    worst_r_hat = max(float(chains["r_hat"][name].max()) for name in names)
+    least_ess = min(float(chains[key][name].min()) for key in ("ess_bulk", "ess_tail") for name in names)
+    needed = _MIN_ESS_PER_CHAIN * posterior.sizes["chain"]
+    if worst_r_hat > _MAX_R_HAT:
+        warnings.warn(
+            f"chains disagree: R-hat is {worst_r_hat:.3f} where {_MAX_R_HAT} is the limit; raise warmup.",
+            InferenceWarning,
+            stacklevel=3,
+        )
+    if least_ess < needed:
+        warnings.warn(
+            f"too few effective draws: {least_ess:.0f} where {needed} are needed; raise draws.",
+            InferenceWarning,
+            stacklevel=3,
+        )

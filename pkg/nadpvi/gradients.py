@@ -53,7 +53,8 @@ class DenseGradients(NamedTuple):
 
     def weighted_rows(self, weights: Array) -> Array:
         """Return the weighted rows, shape (B, D)."""
-        return self.rows * weights[:, None]
+        weighted: Array = np.einsum("bd,b->bd", self.rows, weights)
+        return weighted
 
 
 class LinearGradients(NamedTuple):
@@ -89,8 +90,9 @@ class LinearGradients(NamedTuple):
         """Return the weighted rows, shape (B, D)."""
         half = self.x.shape[1]
         rows = np.empty((len(self.x), 2 * half))
-        np.multiply(self.x, (weights * self.location)[:, None], out=rows[:, :half])
-        np.multiply(self.scale, weights[:, None], out=rows[:, half:])
+        # einsum walks short rows with less overhead than a broadcast product.
+        np.einsum("bk,b->bk", self.x, weights * self.location, out=rows[:, :half])
+        np.einsum("bk,b->bk", self.scale, weights, out=rows[:, half:])
         return rows
 
 

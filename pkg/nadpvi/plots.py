@@ -4,29 +4,24 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from nadpvi.containers.posterior import Posterior
 from nadpvi.containers.storage import write_atomically
-from nadpvi.scores import calibration_curve
-from nadpvi.tables import TableLike
+from nadpvi.scores import ScoredRows, calibration_curve
 
 __all__ = ["plot_calibration"]
 
 
 def plot_calibration(
-    posteriors: Mapping[str, Posterior],
-    table: TableLike,
+    scored: Mapping[str, ScoredRows],
     *,
     path: str | os.PathLike[str],
     overwrite: bool = False,
 ) -> Path:
-    """Write a calibration plot of several posteriors' predictions on one table, and return its path.
+    """Write a calibration plot of several sets of predictions, and return its path.
 
     Parameters
     ----------
-    posteriors : mapping
-        Label to posterior.
-    table : DataFrame, mapping of columns, or path
-        Rows with the outcome.
+    scored : mapping
+        Label to predictions and outcomes, from `nadpvi.scores.predict_rows`.
     path : path
         A PNG file.
     overwrite : bool
@@ -40,8 +35,8 @@ def plot_calibration(
     axes = figure.add_subplot()
     axes.plot([0, 1], [0, 1], color="0.6", linestyle="--", linewidth=1, label="perfect")
     markers = "osD^v"
-    for index, (label, posterior) in enumerate(posteriors.items()):
-        _, predicted, observed = calibration_curve(posterior, table)
+    for index, (label, rows) in enumerate(scored.items()):
+        _, predicted, observed = calibration_curve(rows)
         axes.plot(predicted, observed, marker=markers[index % len(markers)], markersize=4, label=label)
     axes.set(xlabel="predicted probability", ylabel="observed rate", xlim=(0, 1), ylim=(0, 1))
     axes.set_title("Calibration on test rows, 10 bins of equal width", fontsize=10)

@@ -74,7 +74,7 @@ def _mode_and_precision(model: Model, batch: RecordBatch, *, num_params: int) ->
     gradient = grad(loss)
     start = np.zeros(num_params)
     found = optimize.minimize(
-        loss, start, jac=gradient, method="L-BFGS-B", options={"maxiter": 2000, "ftol": 1e-15, "gtol": 1e-6}
+        loss, start, jac=gradient, method="L-BFGS-B", options={"maxiter": 2000, "ftol": 1e-9, "gtol": 1e-6}
     )
     precision = np.asarray(jacobian(gradient)(found.x))
     # One Newton step from where the search stopped removes what its tolerance left, and measures it.

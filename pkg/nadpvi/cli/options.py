@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 __all__ = [
+    "AdaptDelta",
     "Chains",
     "ClipNorm",
     "Delta",
@@ -67,6 +68,9 @@ EngineName = Annotated[str, typer.Option("--engine", help="Stan engine: auto, cm
 PhiStarPrior = Annotated[str, typer.Option("--phi-star-prior", help="Prior of the optimum: trace or model.")]
 SubsamplingNoise = Annotated[
     bool, typer.Option("--subsampling-noise", help="Infer the variance that subsampling adds.")
+]
+AdaptDelta = Annotated[
+    float, typer.Option("--adapt-delta", help="Target acceptance of NUTS; raise it when it diverges.")
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace output files that exist.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]

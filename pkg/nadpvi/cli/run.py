@@ -80,6 +80,7 @@ def infer(
     phi_star_prior: options.PhiStarPrior = "trace",
     subsampling_noise: options.SubsamplingNoise = False,
     engine: options.EngineName = "auto",
+    adapt_delta: options.AdaptDelta = 0.8,
     force: options.Force = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -101,6 +102,7 @@ def infer(
             phi_star_prior=phi_star_prior,
             subsampling_noise=subsampling_noise,
             engine=engine,
+            adapt_delta=adapt_delta,
         )
         posterior.save(output, overwrite=force)
         print_posterior(posterior, as_json=json)
@@ -130,6 +132,7 @@ def fit(
     phi_star_prior: options.PhiStarPrior = "trace",
     subsampling_noise: options.SubsamplingNoise = False,
     engine: options.EngineName = "auto",
+    adapt_delta: options.AdaptDelta = 0.8,
     force: options.Force = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -172,6 +175,7 @@ def fit(
             phi_star_prior=phi_star_prior,
             subsampling_noise=subsampling_noise,
             engine=engine,
+            adapt_delta=adapt_delta,
         )
         posterior.save(output, overwrite=force)
         print_posterior(posterior, as_json=json)

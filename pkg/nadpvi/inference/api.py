@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from nadpvi.containers.posterior import Posterior, model_variables
 from nadpvi.containers.release import Release
+from nadpvi.diagnostics import warn_of_disagreement
 from nadpvi.engines.discover import find_engine
 from nadpvi.errors import ArgumentError
 from nadpvi.gradient_model import GradientModel, make_gradient_model
@@ -32,6 +33,7 @@ def infer(
     curvature_prior: Literal["trace"] = "trace",
     subsampling_noise: bool = False,
     engine: Literal["auto", "cmdstan", "stanli"] = "auto",
+    adapt_delta: float = 0.8,
 ) -> Posterior:
     """Return the noise-aware posterior that a release determines.
 
@@ -59,6 +61,8 @@ def infer(
         Whether to infer the extra variance that subsampling adds to each gradient.
     engine : {"auto", "cmdstan", "stanli"}
         Which Stan runs; "auto" takes CmdStan when one is installed, else the embedded stanli.
+    adapt_delta : float
+        NUTS's target acceptance rate, in (0, 1); raise it when transitions diverge.
 
     Returns
     -------
@@ -96,6 +100,7 @@ def infer(
         chains=chains,
         warmup=warmup,
         seed=sampler_seed,
+        adapt_delta=adapt_delta,
     )
     settings = {
         "method": method,
@@ -107,9 +112,11 @@ def infer(
         "subsampling_noise": subsampling_noise,
         "versions": release.versions,
     }
-    return make_posterior(
+    posterior = make_posterior(
         release, model=model, fitted=fitted, rng=np.random.default_rng(mixture_seed), settings=settings
     )
+    warn_of_disagreement(posterior.groups["posterior"], names=("phi_star", "curvature"))
+    return posterior
 
 
 def make_posterior(

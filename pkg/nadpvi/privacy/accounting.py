@@ -13,33 +13,31 @@ References
 """
 
 import math
-import numbers
 from decimal import ROUND_CEILING, Decimal
 
 from scipy.special import erf
 
-from nadpvi.errors import ArgumentError, PrivacyError
+from nadpvi.errors import ArgumentError
 from nadpvi.privacy.accounting_cache import ALGORITHM_VERSION, cached_number, dp_accounting_version
 from nadpvi.privacy.accounting_gaussian import gaussian_epsilon, gaussian_mu
 from nadpvi.privacy.accounting_pld import (
     MAX_STEPS,
     MIN_NOISE,
+    UnresolvedError,
     calibrated_noise,
     pld_epsilon,
     smallest_delta,
 )
+from nadpvi.privacy.parameters import (
+    LEAST_NOISE,
+    check_delta,
+    check_epsilon,
+    check_noise_multiplier,
+    check_num_steps,
+    check_sampling_rate,
+)
 
-__all__ = [
-    "accountant",
-    "check_delta",
-    "check_epsilon",
-    "check_noise_multiplier",
-    "check_num_steps",
-    "check_real",
-    "check_sampling_rate",
-    "epsilon_spent",
-    "noise_multiplier",
-]
+__all__ = ["accountant", "epsilon_spent", "noise_multiplier"]
 
 _DIGITS = 6  # significant digits of a noise multiplier on record
 
@@ -78,21 +76,19 @@ def noise_multiplier(*, epsilon: float, delta: float, num_steps: int, sampling_r
     epsilon, delta = check_epsilon(epsilon), check_delta(delta)
     num_steps, sampling_rate = check_num_steps(num_steps), check_sampling_rate(sampling_rate)
     _check_reach(delta, num_steps=num_steps, sampling_rate=sampling_rate)
+    if sampling_rate < 1:
+        _check_exposure(delta, num_steps=num_steps, sampling_rate=sampling_rate)
     inputs = {"epsilon": epsilon, "delta": delta, "num_steps": num_steps, "sampling_rate": sampling_rate}
 
     def compute() -> float:
-        sigma = _calibrated(epsilon, delta, num_steps, sampling_rate)
-        for _ in range(40):
-            sigma = _round_up(sigma)
-            spent = epsilon_spent(
-                noise_multiplier=sigma, delta=delta, num_steps=num_steps, sampling_rate=sampling_rate
-            )
-            if spent <= epsilon:
-                return sigma
-            sigma *= 1.0001
-        raise PrivacyError(
-            f"no noise multiplier near {sigma:.6g} was accounted to epsilon {epsilon:.6g}; change num_steps."
-        )
+        try:
+            return _smallest_noise(epsilon, delta, num_steps, sampling_rate)
+        except UnresolvedError as error:
+            reachable = _reachable(error.noise_multiplier, delta, num_steps, sampling_rate)
+            raise ArgumentError(
+                f"epsilon must be {reachable} to be accounted over num_steps={num_steps} at "
+                f"sampling_rate={sampling_rate:.6g} (got {epsilon:.6g})."
+            ) from None
 
     return cached_number("noise_multiplier", inputs, compute=compute)
 
@@ -128,28 +124,18 @@ def epsilon_spent(*, noise_multiplier: float, delta: float, num_steps: int, samp
     """
     sigma, delta = check_noise_multiplier(noise_multiplier), check_delta(delta)
     num_steps, sampling_rate = check_num_steps(num_steps), check_sampling_rate(sampling_rate)
-    if sampling_rate == 1.0:
-        return gaussian_epsilon(math.sqrt(num_steps) / sigma, delta)
     _check_reach(delta, num_steps=num_steps, sampling_rate=sampling_rate)
-    if sigma < MIN_NOISE:
+    if sampling_rate < 1 and sigma < MIN_NOISE:
         raise ArgumentError(
             f"noise_multiplier must be at least {MIN_NOISE} when sampling_rate is below 1 (got {sigma:.6g})."
         )
-    if _total_variation(sigma, num_steps, sampling_rate) <= delta:
-        return 0.0
-    inputs = {
-        "noise_multiplier": sigma,
-        "delta": delta,
-        "num_steps": num_steps,
-        "sampling_rate": sampling_rate,
-    }
-
-    def compute() -> float:
-        return pld_epsilon(
-            noise_multiplier=sigma, delta=delta, num_steps=num_steps, sampling_rate=sampling_rate
-        )
-
-    return cached_number("epsilon_spent", inputs, compute=compute)
+    try:
+        return _spent(sigma, delta, num_steps, sampling_rate)
+    except UnresolvedError:
+        raise ArgumentError(
+            f"noise_multiplier {sigma:.6g} cannot be accounted to 0.1 % over num_steps={num_steps} at "
+            f"sampling_rate={sampling_rate:.6g}: epsilon is too small; take fewer steps or less noise."
+        ) from None
 
 
 def accountant(sampling_rate: float) -> tuple[str, str]:
@@ -158,62 +144,6 @@ def accountant(sampling_rate: float) -> tuple[str, str]:
         return "analytic Gaussian mechanism (Balle and Wang 2018)", f"nadpvi accounting {ALGORITHM_VERSION}"
     name = "dp-accounting privacy loss distribution, connect the dots"
     return name, f"{dp_accounting_version()}, nadpvi accounting {ALGORITHM_VERSION}"
-
-
-def check_real(name: str, value: object, *, rule: str) -> float:
-    """Return `value` as a float if it is a finite real number; otherwise raise, quoting `rule`."""
-    # A bool is an int to Python, and True steps or True epsilon is a slip.
-    if not isinstance(value, bool) and isinstance(value, numbers.Real):
-        try:
-            number = float(value)
-        except OverflowError:
-            number = math.inf
-        if math.isfinite(number):
-            return number
-    raise ArgumentError(f"{name} must be {rule} (got {value!r}).")
-
-
-def check_epsilon(value: object) -> float:
-    """Return a privacy budget's epsilon as a float, or raise `ArgumentError`."""
-    rule = "a finite number above 0"
-    epsilon = check_real("epsilon", value, rule=rule)
-    if epsilon <= 0:
-        raise ArgumentError(f"epsilon must be {rule} (got {value!r}).")
-    return epsilon
-
-
-def check_delta(value: object) -> float:
-    """Return a privacy budget's delta as a float, or raise `ArgumentError`."""
-    rule = "in (0, 1)"
-    delta = check_real("delta", value, rule=rule)
-    if not 0 < delta < 1:
-        raise ArgumentError(f"delta must be {rule} (got {value!r}).")
-    return delta
-
-
-def check_num_steps(value: object) -> int:
-    """Return a number of steps as an int, or raise `ArgumentError`."""
-    if not isinstance(value, bool) and isinstance(value, numbers.Integral) and 1 <= int(value) <= 10**12:
-        return int(value)
-    raise ArgumentError(f"num_steps must be a whole number from 1 to 10^12 (got {value!r}).")
-
-
-def check_sampling_rate(value: object) -> float:
-    """Return a Poisson inclusion probability as a float, or raise `ArgumentError`."""
-    rule = "in (0, 1]"
-    sampling_rate = check_real("sampling_rate", value, rule=rule)
-    if not 0 < sampling_rate <= 1:
-        raise ArgumentError(f"sampling_rate must be {rule} (got {value!r}).")
-    return sampling_rate
-
-
-def check_noise_multiplier(value: object) -> float:
-    """Return a noise multiplier as a float, or raise `ArgumentError`."""
-    rule = "a finite number of at least 0.001; a run without noise must be declared NonPrivate()"
-    sigma = check_real("noise_multiplier", value, rule=rule)
-    if sigma < 1e-3:
-        raise ArgumentError(f"noise_multiplier must be {rule} (got {value!r}).")
-    return sigma
 
 
 def _check_reach(delta: float, *, num_steps: int, sampling_rate: float) -> None:
@@ -231,6 +161,31 @@ def _check_reach(delta: float, *, num_steps: int, sampling_rate: float) -> None:
         )
 
 
+def _check_exposure(delta: float, *, num_steps: int, sampling_rate: float) -> None:
+    """Refuse a delta so large that it lets every record that is used be published as it is."""
+    exposed = -math.expm1(num_steps * math.log1p(-sampling_rate))
+    if exposed <= delta:
+        raise ArgumentError(
+            f"delta must be below {exposed:.3g}, the probability that a record is used at all "
+            f"(got {delta:.3g}); choose it far below one over the number of records."
+        )
+
+
+def _spent(sigma: float, delta: float, num_steps: int, sampling_rate: float) -> float:
+    """Return epsilon, by the accountant of this sampling rate."""
+    if sampling_rate == 1.0:
+        return gaussian_epsilon(math.sqrt(num_steps) / sigma, delta)
+    if _total_variation(sigma, num_steps, sampling_rate) <= delta:
+        return 0.0
+    return cached_number(
+        "epsilon_spent",
+        {"noise_multiplier": sigma, "delta": delta, "num_steps": num_steps, "sampling_rate": sampling_rate},
+        compute=lambda: pld_epsilon(
+            noise_multiplier=sigma, delta=delta, num_steps=num_steps, sampling_rate=sampling_rate
+        ),
+    )
+
+
 def _total_variation(sigma: float, num_steps: int, sampling_rate: float) -> float:
     """Return an upper bound on how far the probability of any event moves between neighbours.
 
@@ -243,28 +198,44 @@ def _total_variation(sigma: float, num_steps: int, sampling_rate: float) -> floa
     return min(summed, math.sqrt(num_steps * sampling_rate**2 * math.expm1(1 / sigma**2) / 2))
 
 
-def _calibrated(epsilon: float, delta: float, num_steps: int, sampling_rate: float) -> float:
-    """Return the noise multiplier of a budget before rounding, by the accountant of this sampling rate."""
+def _smallest_noise(epsilon: float, delta: float, num_steps: int, sampling_rate: float) -> float:
+    """Return the noise multiplier of a budget on six digits, raised until its own accounting is within it."""
     mu = gaussian_mu(epsilon, delta)
     if sampling_rate == 1.0:
         sigma = math.sqrt(num_steps) / mu
+        if sigma < LEAST_NOISE:
+            raise UnresolvedError(noise_multiplier=sigma)
     else:
-        # A record is in some batch with this probability; if delta covers that, no noise is asked for.
-        exposed = -math.expm1(num_steps * math.log1p(-sampling_rate))
-        if exposed <= delta:
-            raise ArgumentError(
-                f"delta must be below {exposed:.3g}, the probability that a record is used at all "
-                f"(got {delta:.3g}); choose it far below one over the number of records."
-            )
-        start = 1 / math.sqrt(math.log1p((mu / sampling_rate) ** 2 / num_steps))
         sigma = calibrated_noise(
-            epsilon=epsilon, delta=delta, num_steps=num_steps, sampling_rate=sampling_rate, start=start
+            epsilon=epsilon,
+            delta=delta,
+            num_steps=num_steps,
+            sampling_rate=sampling_rate,
+            start=1 / math.sqrt(math.log1p((mu / sampling_rate) ** 2 / num_steps)),
         )
-    if sigma < 1e-3:
-        raise ArgumentError(
-            f"epsilon must be smaller: {epsilon:.6g} needs less than the least noise_multiplier, 0.001."
-        )
-    return sigma
+    for _ in range(20):
+        sigma = _round_up(sigma)
+        spent = _spent(sigma, delta, num_steps, sampling_rate)
+        if spent <= epsilon:
+            return sigma
+        sigma *= 1.0002
+    raise UnresolvedError(noise_multiplier=sigma)
+
+
+def _reachable(sigma: float, delta: float, num_steps: int, sampling_rate: float) -> str:
+    """Return, in words, the side of the range of epsilon that a search ending at `sigma` ran out of."""
+    least = LEAST_NOISE if sampling_rate == 1.0 else MIN_NOISE
+    if sigma <= least:
+        return f"at most {_spent(least, delta, num_steps, sampling_rate):.4g}"
+    while sigma > 2 * least:
+        sigma /= 2
+        try:
+            return (
+                f"at least about {_spent(sigma, delta, num_steps, sampling_rate):.2g} (less with fewer steps)"
+            )
+        except UnresolvedError:
+            continue
+    return "larger and num_steps smaller"
 
 
 def _round_up(value: float) -> float:

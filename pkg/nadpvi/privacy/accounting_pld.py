@@ -24,11 +24,9 @@ import numpy.typing as npt
 from scipy.optimize import brentq
 from scipy.special import logsumexp
 
-from nadpvi.errors import ArgumentError
+__all__ = ["MAX_STEPS", "MIN_NOISE", "UnresolvedError", "calibrated_noise", "pld_epsilon", "smallest_delta"]
 
-__all__ = ["MAX_STEPS", "MIN_NOISE", "calibrated_noise", "pld_epsilon", "smallest_delta"]
-
-MAX_STEPS = 10**7
+MAX_STEPS = 10**6
 MIN_NOISE = 0.02
 
 _TAIL_MASS = 1e-15  # dp-accounting's own: mass outside the composed range, counted as an infinite loss
@@ -36,8 +34,17 @@ _TRUNCATION = 9.745474864965935  # normal quantile of exp(-50)/2, dp-accounting'
 _COARSEST = 8.0  # grid points per standard deviation of one step's loss, first grid
 _STANDARD_GRIDS = 4  # grids that are always computed: the stopping rule must not depend on delta
 _FIRST_STEP_POINTS, _MAX_STEP_POINTS = 2**12, 2**17
-_FIRST_COMPOSED_POINTS, _MAX_COMPOSED_POINTS = 2**15, 2**22
+_FIRST_COMPOSED_POINTS, _MAX_COMPOSED_POINTS = 2**18, 2**22
+_LARGE_COMPOSED_POINTS = 2**19
 _TOLERANCE = 5e-4  # relative change of epsilon between the last two grids
+
+
+class UnresolvedError(Exception):
+    """A noise multiplier is too small, or cannot be accounted to 0.1 % on grids of bounded size."""
+
+    def __init__(self, *, noise_multiplier: float) -> None:
+        super().__init__(f"unresolved at noise multiplier {noise_multiplier:.6g}")
+        self.noise_multiplier = noise_multiplier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,14 +65,14 @@ class _Loss:
         """Range of one step's loss between dp-accounting's cuts."""
         return float(self.values.max())
 
-    def composed_width(self, num_steps: int, *, noise_floor: float) -> float:
+    def composed_width(self, num_steps: int, *, block: int, noise_floor: float) -> float:
         """Return the width that dp-accounting will give to the composition: its Chernoff bound, its orders.
 
         `noise_floor` is the mass that rounding may add to one step, spread evenly over its range.
         """
         upper, lower = self.range * num_steps, 0.0
         slack = math.log(2 / _TAIL_MASS)
-        for order in range(1, 21):
+        for order in np.arange(1, 21) / block:
             rate = order / self.range
             above = float(logsumexp(self.log_weight + rate * self.values))
             above = float(np.logaddexp(above, math.log(noise_floor * math.expm1(order) / order)))
@@ -94,22 +101,44 @@ class _Run:
         """Range of one step's loss, equal in both directions."""
         return self.losses[0].range
 
+    @property
+    def block(self) -> int:
+        """Number of steps that are composed first, exactly, when there are many.
+
+        dp-accounting truncates at moments of orders up to 20 over the range of what it composes. Over many
+        steps the best order is smaller, and blocks bring it into reach: the result needs less memory.
+        """
+        if self.num_steps <= 4096:
+            return 1
+        return max(2, int(0.6 * math.sqrt(self.num_steps) * self.step_sd / self.step_range))
+
+    def composed_width(self, noise_floor: float) -> float:
+        """Return the width of the composed distribution in the wider direction."""
+        return max(
+            loss.composed_width(self.num_steps, block=self.block, noise_floor=noise_floor)
+            for loss in self.losses
+        )
+
     def first_interval(self) -> float:
         """Return the widest grid interval that is tried."""
-        width = max(loss.composed_width(self.num_steps, noise_floor=1e-300) for loss in self.losses)
         return max(
             self.step_sd / _COARSEST,
             self.step_range / _FIRST_STEP_POINTS,
-            width / _FIRST_COMPOSED_POINTS,
+            self.composed_width(1e-300) / _FIRST_COMPOSED_POINTS,
         )
+
+    def is_large(self, interval: float) -> bool:
+        """Return whether a grid is so large that a finer one takes seconds."""
+        return self.composed_width(1e-300) > interval * _LARGE_COMPOSED_POINTS
 
     def fits(self, interval: float) -> bool:
         """Return whether a grid stays within the bounds on time and memory, counting rounding's own mass."""
         noise_floor = 1e-16 * self.step_range / interval**2
-        if self.step_range > interval * _MAX_STEP_POINTS or self.num_steps * noise_floor > 2:
-            return False
-        widths = (loss.composed_width(self.num_steps, noise_floor=noise_floor) for loss in self.losses)
-        return max(widths) <= interval * _MAX_COMPOSED_POINTS
+        return (
+            self.step_range <= interval * _MAX_STEP_POINTS
+            and self.num_steps * noise_floor <= 2
+            and self.composed_width(noise_floor) <= interval * _MAX_COMPOSED_POINTS
+        )
 
 
 def smallest_delta(num_steps: int) -> float:
@@ -124,7 +153,7 @@ def pld_epsilon(*, noise_multiplier: float, delta: float, num_steps: int, sampli
 
     Raises
     ------
-    ArgumentError
+    UnresolvedError
         If the grids do not agree to 0.1 % within the bounds on size (epsilon far too small for num_steps).
     """
     run = _make_run(noise_multiplier, num_steps=num_steps, sampling_rate=sampling_rate)
@@ -134,22 +163,20 @@ def pld_epsilon(*, noise_multiplier: float, delta: float, num_steps: int, sampli
     found: list[float] = []
     settled = False
     while run.fits(interval):
-        found.append(_epsilon(_composed(run, interval), usable))
+        found.append(_epsilon(_composed(run, interval), usable, scale=floor))
         if len(found) > 2:
             # Grid error falls fourfold with each halving while rounding error grows fourfold; two small
             # changes in a row cannot come from the two cancelling.
             last, before = abs(found[-1] - found[-2]), abs(found[-2] - found[-3])
             allowed = _TOLERANCE * max(min(found), floor)
             settled = settled or (last <= allowed and before <= 4 * allowed)
-        if len(found) >= _STANDARD_GRIDS and (settled or min(found) == 0.0 or found[-1] > found[-2]):
+        enough = len(found) >= _STANDARD_GRIDS or (len(found) > 2 and run.is_large(interval))
+        if enough and (settled or min(found) == 0.0 or found[-1] > found[-2]):
             break
         interval /= 2
     if found and (settled or min(found) == 0.0):
         return min(found)
-    raise ArgumentError(
-        f"noise_multiplier {noise_multiplier:.6g} over num_steps={num_steps} at "
-        f"sampling_rate={sampling_rate:.6g} cannot be accounted to 0.1 %; take fewer steps or less noise."
-    )
+    raise UnresolvedError(noise_multiplier=noise_multiplier)
 
 
 def calibrated_noise(
@@ -158,6 +185,11 @@ def calibrated_noise(
     """Return the noise multiplier whose delta at `epsilon` is `delta`, refining until it moves below 0.1 %.
 
     `start` is the central-limit value; inputs are validated by the caller.
+
+    Raises
+    ------
+    UnresolvedError
+        If no noise multiplier from `MIN_NOISE` up with a grid of bounded size reaches the target.
     """
     usable = delta - _rounding(num_steps)
 
@@ -165,47 +197,36 @@ def calibrated_noise(
         run = _make_run(math.exp(log_noise), num_steps=num_steps, sampling_rate=sampling_rate)
         interval = run.first_interval() / 2**halvings
         if not run.fits(interval):
-            raise _UnresolvedError
+            raise UnresolvedError(noise_multiplier=run.noise_multiplier)
         found = float(_composed(run, interval).get_delta_for_epsilon(epsilon))
         return math.log(max(found, 1e-300)) - math.log(usable)
 
-    log_noise = math.log(max(start, 1.01 * MIN_NOISE))
-    step = 0.01
-    for halvings in range(12):
-        before = log_noise
-        at = functools.partial(excess, halvings=halvings)
+    coarse = functools.partial(excess, halvings=0)
+    bracket = _bracket(coarse, math.log(max(start, 1.01 * MIN_NOISE)))
+    log_noise = float(brentq(coarse, *bracket, xtol=1e-4))
+    slope = (coarse(log_noise + 1e-3) - coarse(log_noise - 1e-3)) / 2e-3
+    # Finer grids move the root so little that one Newton step with the coarse slope finds it.
+    for halvings in range(1, 12):
         try:
-            log_noise = float(brentq(at, *_bracket(at, log_noise, step), xtol=1e-6))
-        except _UnresolvedError:
-            if halvings == 0:
-                raise ArgumentError(
-                    f"epsilon must be larger to be accounted over num_steps={num_steps} at "
-                    f"sampling_rate={sampling_rate:.6g} (got {epsilon:.6g}); take fewer steps."
-                ) from None
+            move = -excess(log_noise, halvings) / slope
+        except UnresolvedError:
             break
-        if halvings > 1 and abs(log_noise - before) < _TOLERANCE:
+        log_noise += move
+        if halvings > 1 and abs(move) < _TOLERANCE:
             break
-        step = max(1e-4, min(0.01, 2 * abs(log_noise - before)))
-    return math.exp(log_noise)
+    return max(math.exp(log_noise), MIN_NOISE)
 
 
-class _UnresolvedError(Exception):
-    """A grid would exceed the bounds on its size."""
-
-
-def _bracket(excess: Callable[[float], float], start: float, step: float) -> tuple[float, float]:
-    """Return two log noise multipliers between which the excess of delta changes sign."""
+def _bracket(excess: Callable[[float], float], start: float) -> tuple[float, float]:
+    """Return two log noise multipliers, the second at least `MIN_NOISE`, with a change of sign between."""
     too_loud = excess(start) > 0
-    inner = start
+    inner, step = start, 0.01
     while True:
         outer = max(inner + (step if too_loud else -step), math.log(MIN_NOISE))
         if (excess(outer) > 0) != too_loud:
             return inner, outer
         if outer == inner:
-            raise ArgumentError(
-                f"epsilon must be smaller: this budget asks for a noise_multiplier below {MIN_NOISE}, "
-                "the least that is accounted when sampling_rate is below 1."
-            )
+            raise UnresolvedError(noise_multiplier=MIN_NOISE)
         inner, step = outer, 2 * step
 
 
@@ -231,15 +252,30 @@ def _composed(run: _Run, interval: float) -> Any:
             use_connect_dots=True,
             neighboring_relation=privacy_loss_distribution.NeighborRel.ADD_OR_REMOVE_ONE,
         )
-        return one_step.self_compose(run.num_steps, _TAIL_MASS)
+        if run.block == 1:
+            return one_step.self_compose(run.num_steps, _TAIL_MASS)
+        blocks, rest = divmod(run.num_steps, run.block)
+        composed = one_step.self_compose(run.block, 0.0).self_compose(blocks, _TAIL_MASS)
+        return composed.compose(one_step.self_compose(rest, 0.0), 0.0) if rest else composed
 
 
-def _epsilon(pld: Any, delta: float) -> float:
-    """Return the smallest epsilon >= 0 of a composed loss distribution at `delta`."""
-    with np.errstate(all="ignore"):
-        if pld.get_delta_for_epsilon(0.0) <= delta:
-            return 0.0
-        return float(pld.get_epsilon_for_delta(delta))
+def _epsilon(pld: Any, delta: float, *, scale: float) -> float:
+    """Return the smallest epsilon >= 0 of a composed loss distribution at `delta`; `scale` starts the search.
+
+    Solved on delta(epsilon): dp-accounting's own inverse divides by masses that underflow above 700.
+    """
+
+    def excess(epsilon: float) -> float:
+        with np.errstate(all="ignore"):
+            return math.log(max(float(pld.get_delta_for_epsilon(epsilon)), 1e-300)) - math.log(delta)
+
+    if excess(0.0) <= 0:
+        return 0.0
+    low, high = 0.0, scale
+    while excess(high) > 0:
+        low, high = high, 2 * high
+    # Up by more than the solver's tolerance, so that this end is safe.
+    return float(brentq(excess, low, high, xtol=1e-9 * high)) + 2e-9 * high
 
 
 def _make_run(noise_multiplier: float, *, num_steps: int, sampling_rate: float) -> _Run:

@@ -6,16 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from nadpvi.checks import check_positive, check_real
 from nadpvi.errors import ArgumentError, PrivacyError
-from nadpvi.privacy.accounting import (
-    accountant,
+from nadpvi.privacy.accounting import accountant, epsilon_spent
+from nadpvi.privacy.parameters import (
     check_delta,
     check_epsilon,
     check_noise_multiplier,
     check_num_steps,
-    check_real,
     check_sampling_rate,
-    epsilon_spent,
 )
 
 __all__ = ["Guarantee", "NonPrivate", "PrivacyBudget", "make_guarantee"]
@@ -110,9 +109,12 @@ class Guarantee:
         values: dict[str, Any] = {
             "num_steps": check_num_steps(self.num_steps),
             "sampling_rate": check_sampling_rate(self.sampling_rate),
-            "clip_norm": _check_positive("clip_norm", self.clip_norm, infinite=not self.is_private),
         }
-        if self.noise_multiplier == 0 and not self.is_private:
+        without_noise = not self.is_private and self.noise_multiplier == 0
+        # Without noise a run may go unclipped.
+        if not (without_noise and self.clip_norm == math.inf):
+            values["clip_norm"] = check_positive("clip_norm", self.clip_norm)
+        if without_noise:
             if (self.epsilon, self.delta) != (math.inf, 0):
                 raise ArgumentError("without noise, epsilon must be infinite and delta 0.")
             values |= {"noise_multiplier": 0.0, "delta": 0.0}
@@ -164,6 +166,7 @@ class Guarantee:
 
     def sentence(self) -> str:
         """Return one plain sentence that states the whole guarantee, for a data officer."""
+        pair = f"({self.epsilon:.6g}, {self.delta:g})"
         public = ", ".join(self.assumed_public) if self.assumed_public else "nothing"
         run = (
             f"{self.num_steps} noisy gradients, each over a Poisson sample that every record enters "
@@ -171,19 +174,16 @@ class Guarantee:
             f"per record, with noise of {self.noise_multiplier:g} clip norms ({self.mechanism})"
         )
         if not self.is_private:
-            accounted = (
-                "epsilon is infinite"
-                if self.epsilon == math.inf
-                else f"the simulated settings are those of (epsilon, delta) = ({self.epsilon:.6g}, {self.delta:g})"
-            )
+            accounted = f"the settings simulated are those of (epsilon, delta) = {pair}"
+            if self.epsilon == math.inf:
+                accounted = "epsilon is infinite"
             return f"NOT PRIVATE, because {self.reason_not_private}: {accounted}; {run}."
         return (
-            f"Adding or removing {self.unit} changes the probability of any released trace by at most a factor "
-            f"exp({self.epsilon:.6g}) plus {self.delta:g} "
-            f"((epsilon, delta) = ({self.epsilon:.6g}, {self.delta:g}); {run}; accounted by {self.accountant}, "
-            f"version {self.accountant_version}; assumed public: {public}; this covers one run, the budgets of "
-            "further runs on the same records add up, and a person with several records is protected only "
-            "record by record)."
+            f"Adding or removing {self.unit} changes the probability of any released trace by at most a "
+            f"factor exp({self.epsilon:.6g}) plus {self.delta:g} ((epsilon, delta) = {pair}; {run}; "
+            f"accounted by {self.accountant}, version {self.accountant_version}; assumed public: {public}; "
+            "this covers one run, the budgets of further runs on the same records add up, and a person with "
+            "several records is protected only record by record)."
         )
 
 
@@ -234,6 +234,7 @@ def make_guarantee(
     >>> round(guarantee.epsilon, 6)
     4.377178
     """
+    reason = reason_not_private
     steps, rate = check_num_steps(num_steps), check_sampling_rate(sampling_rate)
     if isinstance(budget, NonPrivate):
         if noise_multiplier != 0:
@@ -241,9 +242,10 @@ def make_guarantee(
                 "a NonPrivate run has noise_multiplier 0; give a PrivacyBudget for a run with noise."
             )
         epsilon, delta = math.inf, 0.0
-        reason, name, version = reason_not_private or "the run had no noise", "none", "none"
+        name = version = "none"
+        reason = reason_not_private or "the run had no noise"
     elif isinstance(budget, PrivacyBudget):
-        delta, reason = budget.delta, reason_not_private
+        delta = budget.delta
         epsilon = epsilon_spent(
             noise_multiplier=noise_multiplier, delta=delta, num_steps=steps, sampling_rate=rate
         )
@@ -269,17 +271,6 @@ def make_guarantee(
         assumed_public=assumed_public,
         reason_not_private=reason,
     )
-
-
-def _check_positive(name: str, value: float, *, infinite: bool) -> float:
-    """Return a positive number, or infinity where that is allowed."""
-    if infinite and value == math.inf:
-        return math.inf
-    rule = "a finite number above 0"
-    number = check_real(name, value, rule=rule)
-    if number <= 0:
-        raise ArgumentError(f"{name} must be {rule} (got {value!r}).")
-    return number
 
 
 def _check_texts(guarantee: Guarantee) -> None:

@@ -11,6 +11,9 @@ References
 .. [1] Canonne, Kamath and Steinke (2020). The discrete Gaussian for differential privacy. NeurIPS 33.
 """
 
+import math
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol
 
 import numpy as np
@@ -58,39 +61,63 @@ class DiscreteGaussianNoise:
         sigma > 0, noise standard deviation per clip norm.
     dimension : int
         D, the length of the gradient.
+    num_steps : int
+        How many vectors will be drawn.
     """
 
-    def __init__(self, *, noise_multiplier: float, dimension: int) -> None:
+    def __init__(self, *, noise_multiplier: float, dimension: int, num_steps: int) -> None:
         import opendp.prelude as dp
         from opendp.mod import enable_features
 
         enable_features("contrib")
         self.grid_units: int | None = GRID_UNITS
         self.is_private = True
-        self._dimension = dimension
-        self._steps = max(1, _BLOCK_VALUES // dimension)
-        size = self._steps * dimension
-        space = dp.vector_domain(dp.atom_domain(T="i64"), size=size), dp.l2_distance(T="f64")
-        self._measurement = dp.m.make_gaussian(*space, scale=noise_multiplier * GRID_UNITS)
-        self._zeros = np.zeros(size, dtype=np.int64)
-        self._block = np.empty((0, dimension))
-        self._next = 0
-        version = dp.__version__
         self.mechanism = (
-            f"discrete Gaussian on a grid of 2^-{GRID_UNITS.bit_length() - 1} clip norms (OpenDP {version})"
+            f"discrete Gaussian on a grid of 2^-{GRID_UNITS.bit_length() - 1} clip norms "
+            f"(OpenDP {dp.__version__})"
         )
+        block = min(num_steps, max(1, _BLOCK_VALUES // dimension))
+        space = dp.vector_domain(dp.atom_domain(T="i64"), size=block * dimension), dp.l2_distance(T="f64")
+        self._measurement = dp.m.make_gaussian(*space, scale=noise_multiplier * GRID_UNITS)
+        self._shape = (block, dimension)
+        self._rows_left = num_steps
+        self._rows: Iterator[Array] = iter(())
+        # OpenDP leaves the interpreter free while it samples, so the next block is drawn on the other core.
+        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="nadpvi-noise")
+        self._pending: Future[Array] | None = None
+        self._request_block()
 
     def draw(self) -> Array:
-        """Return the noise of one step in grid units, shape (D,), integer-valued."""
-        if self._next == len(self._block):
-            values = np.asarray(self._measurement(self._zeros), dtype=np.int64)
-            if np.abs(values).max(initial=0) > 2**52:
-                raise PrivacyError("noise exceeds the exact range of the grid; lower noise_multiplier.")
-            self._block = values.astype(np.float64).reshape(self._steps, self._dimension)
-            self._next = 0
-        noise: Array = self._block[self._next]
-        self._next += 1
-        return noise
+        """Return the noise of one step in grid units, shape (D,), integer-valued.
+
+        Raises
+        ------
+        PrivacyError
+            If more vectors are drawn than were announced, or a value is beyond the exact range.
+        """
+        row = next(self._rows, None)
+        if row is None:
+            if self._pending is None:
+                raise PrivacyError("more noise was drawn than steps were announced.")
+            self._rows = iter(self._pending.result())
+            self._request_block()
+            row = next(self._rows)
+        return row
+
+    def _request_block(self) -> None:
+        """Start drawing the next block, if there is one, and let the worker end after the last."""
+        num_rows = min(self._rows_left, self._shape[0])
+        self._rows_left -= num_rows
+        self._pending = self._worker.submit(self._draw_block, num_rows) if num_rows else None
+        if self._pending is None:
+            self._worker.shutdown(wait=False)
+
+    def _draw_block(self, num_rows: int) -> Array:
+        """Return fresh noise for the next steps, each value used once."""
+        values = np.asarray(self._measurement(np.zeros(math.prod(self._shape), dtype=np.int64)))
+        if values.dtype != np.int64 or np.abs(values).max() > 2**52:
+            raise PrivacyError("noise exceeds the exact range of the grid; the budget is too small for it.")
+        return values.astype(np.float64).reshape(self._shape)[:num_rows]
 
 
 class SimulatedGaussianNoise:
