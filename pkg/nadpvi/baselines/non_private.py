@@ -77,9 +77,10 @@ def _mode_and_precision(model: Model, batch: RecordBatch, *, num_params: int) ->
         loss, start, jac=gradient, method="L-BFGS-B", options={"maxiter": 2000, "ftol": 1e-9, "gtol": 1e-6}
     )
     precision = np.asarray(jacobian(gradient)(found.x))
-    # One Newton step from where the search stopped removes what its tolerance left, and measures it.
+    # One Newton step from where the search stopped measures what its tolerance left, and removes it but for
+    # terms of second order in that distance.
     shift = linalg.solve(precision, gradient(found.x), assume_a="pos")
     distance = math.sqrt(float(shift @ precision @ shift))
-    if distance > 1e-2:
+    if distance > 0.1:
         raise NadpviError(f"the search for the mode stopped {distance:.2g} posterior sds away from it.")
     return found.x - shift, precision

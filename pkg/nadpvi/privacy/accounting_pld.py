@@ -149,12 +149,8 @@ def smallest_delta(num_steps: int) -> float:
 def pld_epsilon(*, noise_multiplier: float, delta: float, num_steps: int, sampling_rate: float) -> float:
     """Return the smallest epsilon over the grids tried: each gives an upper bound, so the least one is.
 
-    Inputs are validated by the caller; `sampling_rate` < 1 and `delta` >= `smallest_delta`.
-
-    Raises
-    ------
-    UnresolvedError
-        If the grids do not agree to 0.1 % within the bounds on size (epsilon far too small for num_steps).
+    Inputs are validated by the caller; `sampling_rate` < 1 and `delta` >= `smallest_delta`. Raises
+    `UnresolvedError` if the grids do not agree to 0.1 % within the bounds on their size.
     """
     run = _make_run(noise_multiplier, num_steps=num_steps, sampling_rate=sampling_rate)
     usable = delta - _rounding(num_steps)
@@ -184,12 +180,8 @@ def calibrated_noise(
 ) -> float:
     """Return the noise multiplier whose delta at `epsilon` is `delta`, refining until it moves below 0.1 %.
 
-    `start` is the central-limit value; inputs are validated by the caller.
-
-    Raises
-    ------
-    UnresolvedError
-        If no noise multiplier from `MIN_NOISE` up with a grid of bounded size reaches the target.
+    `start` is the central-limit value; inputs are validated by the caller. Raises `UnresolvedError` if no
+    noise multiplier from `MIN_NOISE` up with a grid of bounded size reaches the target.
     """
     usable = delta - _rounding(num_steps)
 
