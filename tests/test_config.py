@@ -6,7 +6,7 @@ import pytest
 from nadpvi import ArgumentError, DPVIConfig, MeanField
 
 
-@pytest.mark.parametrize("value", [0, -1, 2.5, None, "7", True, float("nan"), float("inf")])
+@pytest.mark.parametrize("value", [0, -1, 2.5, None, "7", True, float("nan"), float("inf"), 10**400])
 def test_num_steps_must_be_a_count(value):
     with pytest.raises(ArgumentError, match=r"num_steps.*got"):
         DPVIConfig(num_steps=value)

@@ -25,9 +25,15 @@ def check_real(name: str, value: object, *, rule: str = "a finite number") -> fl
     ArgumentError
         If `value` is not a finite real number.
     """
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise ArgumentError(f"{name} must be {rule} (got {value!r}).")
-    return float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise ArgumentError(f"{name} must be {rule} (got {value!r}).")
+    return number
 
 
 def check_positive(name: str, value: object) -> float:
