@@ -1,5 +1,7 @@
 """The curator's one call: a private table in, a `Release` out. Private side."""
 
+import functools
+
 from threadpoolctl import threadpool_limits
 
 from nadpvi.config import DPVIConfig
@@ -10,8 +12,15 @@ from nadpvi.dpvi import Settings, Trace, make_settings, run
 from nadpvi.errors import ArgumentError
 from nadpvi.models import Model
 from nadpvi.privacy.accounting import noise_multiplier
+from nadpvi.privacy.discreteness import discreteness_cost
 from nadpvi.privacy.guarantee import Guarantee, NonPrivate, PrivacyBudget, make_guarantee
-from nadpvi.privacy.noise import DiscreteGaussianNoise, NoiseSource, NoNoise, SimulatedGaussianNoise
+from nadpvi.privacy.noise import (
+    GRID_UNITS,
+    DiscreteGaussianNoise,
+    NoiseSource,
+    NoNoise,
+    SimulatedGaussianNoise,
+)
 from nadpvi.privacy.randomness import Streams, check_seed, make_streams
 from nadpvi.progress import track
 from nadpvi.records import Records, make_records
@@ -71,13 +80,15 @@ def release(
     if insecure_seed is not None:
         check_seed("insecure_seed", insecure_seed)
     description = ModelDescription(model=model, schema=schema, guide=settings_in.guide)
-    sigma = _noise_multiplier(privacy, settings_in)
+    sigma, discreteness = _noise_multiplier(privacy, settings_in, dimension=len(description.phi_labels))
     settings = make_settings(description, settings_in, noise_multiplier=sigma)
 
     records = make_records(to_table(table), description.design)
     streams = make_streams(insecure_seed=insecure_seed)
     noise = _noise_source(sigma, settings=settings, streams=streams)
-    guarantee = _guarantee(privacy, noise, settings=settings, noise_multiplier=sigma)
+    guarantee = _guarantee(
+        privacy, noise, settings=settings, noise_multiplier=sigma, discreteness=discreteness
+    )
     trace = _run(records, settings, noise=noise, streams=streams, progress=progress)
     prior_mean, prior_sd = description.phi_prior_moments()
     return Release(
@@ -122,16 +133,28 @@ def _check_types(model: object, *, schema: object, privacy: object, config: obje
             raise ArgumentError(f"{name} must be {wanted} (got {type(value).__name__}).")
 
 
-def _noise_multiplier(privacy: PrivacyBudget | NonPrivate, config: DPVIConfig) -> float:
-    """Return the smallest sigma that keeps the run within its budget; zero for a non-private run."""
+def _noise_multiplier(
+    privacy: PrivacyBudget | NonPrivate, config: DPVIConfig, *, dimension: int
+) -> tuple[float, float]:
+    """Return the least sigma that keeps the run within its budget, and the price of discrete noise in it.
+
+    The price falls as sigma grows, so that of a first sigma covers the second.
+    """
     if isinstance(privacy, NonPrivate):
-        return 0.0
-    return noise_multiplier(
-        epsilon=privacy.epsilon,
-        delta=privacy.delta,
-        num_steps=config.num_steps,
-        sampling_rate=config.sampling_rate,
+        return 0.0, 0.0
+    calibrate = functools.partial(
+        noise_multiplier, num_steps=config.num_steps, sampling_rate=config.sampling_rate
     )
+    first = calibrate(epsilon=privacy.epsilon, delta=privacy.delta)
+    price = discreteness_cost(
+        noise_multiplier=first,
+        grid_units=GRID_UNITS,
+        num_steps=config.num_steps,
+        dimension=dimension,
+        epsilon=privacy.epsilon,
+    )
+    sigma = calibrate(epsilon=privacy.epsilon - 2.0 * price, delta=privacy.delta * (1.0 - 2.0 * price))
+    return max(first, sigma), price
 
 
 def _noise_source(sigma: float, *, settings: Settings, streams: Streams) -> NoiseSource:
@@ -145,7 +168,12 @@ def _noise_source(sigma: float, *, settings: Settings, streams: Streams) -> Nois
 
 
 def _guarantee(
-    privacy: PrivacyBudget | NonPrivate, noise: NoiseSource, *, settings: Settings, noise_multiplier: float
+    privacy: PrivacyBudget | NonPrivate,
+    noise: NoiseSource,
+    *,
+    settings: Settings,
+    noise_multiplier: float,
+    discreteness: float,
 ) -> Guarantee:
     """Return the guarantee of this run, accounted from the very numbers that it uses."""
     simulated = "its noise and sampling came from a seed, for simulation"
@@ -156,6 +184,7 @@ def _guarantee(
         sampling_rate=settings.sampling_rate,
         clip_norm=settings.clip_norm,
         mechanism=noise.mechanism,
+        discreteness=discreteness if noise.is_private else 0.0,
         assumed_public=("schema", "model", "number of steps", "sampling rate", "clip norm", "preconditioner"),
         reason_not_private=simulated if noise_multiplier > 0 and not noise.is_private else None,
     )

@@ -196,6 +196,7 @@ def make_guarantee(
     clip_norm: float,
     mechanism: str,
     assumed_public: tuple[str, ...],
+    discreteness: float = 0.0,
     reason_not_private: str | None = None,
 ) -> Guarantee:
     """Return the guarantee of a run by accounting the very noise multiplier that it uses.
@@ -216,6 +217,9 @@ def make_guarantee(
         How the noise is drawn, in words.
     assumed_public : tuple of str
         What the promise takes to be public, such as "schema".
+    discreteness : float
+        xi >= 0 of `nadpvi.privacy.discreteness`: epsilon is accounted at delta * (1 - 2 xi), and rises by
+        2 xi.
     reason_not_private : str, optional
         Given for a simulation: the numbers are accounted all the same, and nothing is promised.
 
@@ -247,8 +251,12 @@ def make_guarantee(
     elif isinstance(budget, PrivacyBudget):
         delta = budget.delta
         epsilon = epsilon_spent(
-            noise_multiplier=noise_multiplier, delta=delta, num_steps=steps, sampling_rate=rate
+            noise_multiplier=noise_multiplier,
+            delta=delta * (1.0 - 2.0 * discreteness),
+            num_steps=steps,
+            sampling_rate=rate,
         )
+        epsilon += 2.0 * discreteness
         if epsilon > budget.epsilon:
             raise PrivacyError(
                 f"noise_multiplier {noise_multiplier:.6g} spends epsilon {epsilon:.6g}, above the budget of "

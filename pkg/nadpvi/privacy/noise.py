@@ -74,7 +74,7 @@ class DiscreteGaussianNoise:
         self.is_private = True
         self.mechanism = (
             f"discrete Gaussian on a grid of 2^-{GRID_UNITS.bit_length() - 1} clip norms "
-            f"(OpenDP {dp.__version__})"
+            f"(OpenDP {dp.__version__}), accounted as continuous with a bound on the difference"
         )
         block = min(num_steps, max(1, _BLOCK_VALUES // dimension))
         space = dp.vector_domain(dp.atom_domain(T="i64"), size=block * dimension), dp.l2_distance(T="f64")
