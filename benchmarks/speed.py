@@ -13,16 +13,16 @@ from _shared import machine, mean_seconds, write_result
 from threadpoolctl import threadpool_limits
 
 from nadpvi.config import DPVIConfig
-from nadpvi.containers.description import ModelDescription
 from nadpvi.containers.release import Release
 from nadpvi.datasets import ADULT_PREDICTORS, adult_schema, load_adult
+from nadpvi.description import ModelDescription
 from nadpvi.dpvi import State, make_settings, step
 from nadpvi.engines.discover import find_engine
 from nadpvi.engines.programs import program_path
 from nadpvi.gradient_model import make_gradient_model, window_start
 from nadpvi.inference.nuts import make_stan_data, sample_nuts
 from nadpvi.models import LogisticRegression
-from nadpvi.privacy.noise import DiscreteGaussianNoise, NoNoise, SimulatedGaussianNoise
+from nadpvi.privacy.noise import GRID_UNITS, DiscreteGaussianNoise, NoNoise, SimulatedGaussianNoise
 from nadpvi.privacy.randomness import make_streams
 from nadpvi.privacy.sampling import poisson_sample
 from nadpvi.records import Records, make_records
@@ -35,7 +35,7 @@ class GridWithoutNoise(NoNoise):
 
     def __init__(self, *, dimension: int) -> None:
         super().__init__(dimension=dimension)
-        self.grid_units = 2**24
+        self.grid_units = GRID_UNITS
 
 
 def adult() -> tuple[ModelDescription, Records]:

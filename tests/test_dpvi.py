@@ -6,7 +6,7 @@ import pytest
 from scipy import optimize
 
 import nadpvi as na
-from nadpvi.containers.description import ModelDescription
+from nadpvi.description import ModelDescription
 from nadpvi.dpvi import make_settings, public_gradient, run
 from nadpvi.privacy.noise import DiscreteGaussianNoise
 from nadpvi.privacy.randomness import make_streams

@@ -150,7 +150,7 @@ def test_accepted_seeds_run(write, seed):
     ("name", "value"),
     [
         ("chains", 0),
-        ("chains", 2.0),
+        ("chains", 2.5),
         ("warmup", 0),
         ("draws", -1),
         ("draws", True),

@@ -1,5 +1,6 @@
 """From a release to a posterior, its file, its table and its predictions."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -11,6 +12,9 @@ import nadpvi as na
 from nadpvi.arviz_bridge import arviz_version
 from nadpvi.baselines import last_iterate_posterior, non_private_posterior
 from nadpvi.diagnostics import warn_of_disagreement
+from nadpvi.engines.discover import find_engine
+from nadpvi.gradient_model import make_gradient_model
+from nadpvi.inference.nuts import sample_nuts
 from nadpvi.scores import calibration_curve, predict_rows, score_binary
 
 # Short chains warn that they are short; what warns, and when, is tested on its own below.
@@ -280,28 +284,32 @@ def test_subsampling_noise_appears_in_the_posterior(made):
     assert (tau > 0).all()
 
 
-def test_model_prior_pulls_drowned_coordinates_to_the_prior(made):
-    """With little information phi_star returns to N(0, 1) under `model`, to the window mean under `trace`."""
+@pytest.mark.parametrize("prior", ["model", "trace"])
+def test_a_drowned_coordinate_returns_to_its_prior(prior):
+    """With no information phi_star's posterior is its prior: N(0, 1), or that around the window's mean.
+
+    1,000 draws: the mean's standard error is 0.03, the sd's 0.022 relative; 5 of each.
+    """
     rng = np.random.default_rng(0)
     weak = na.Release.from_arrays(
-        phi=5.0 + 0.1 * rng.standard_normal((200, 1)),
-        noisy_gradient=rng.standard_normal((200, 1)),
-        noise_multiplier=1.0,
+        phi=5.0 + rng.standard_normal((200, 1)),
+        noisy_gradient=1e6 * rng.standard_normal((200, 1)),
+        noise_multiplier=1e6,
         clip_norm=1.0,
         sampling_rate=0.1,
         model_prior_mean=0.0,
         model_prior_sd=1.0,
     )
-    means = {
-        prior: float(
-            na.infer(weak, draws=500, chains=2, seed=1, phi_star_prior=prior)
-            .groups["posterior"]["phi_star"]
-            .mean()
-        )
-        for prior in ("trace", "model")
-    }
-    assert abs(means["trace"] - 5.0) < 1.0
-    assert abs(means["model"]) < 3.0
+    # A curvature known to be small leaves phi_star to its prior; the trace's own prior would be vague here.
+    model = dataclasses.replace(
+        make_gradient_model(weak, phi_star_prior=prior, subsampling_noise=False),
+        v_prior_mean=np.array([1.0]),
+        v_prior_sd=np.array([0.1]),
+    )
+    fitted = sample_nuts(model, engine=find_engine("stanli"), draws=500, chains=2, warmup=500, seed=1)
+    center = 0.0 if prior == "model" else float(weak.phi[40:].mean())
+    assert abs(fitted.phi_star.mean() - center) < 5 * 0.032
+    assert abs(fitted.phi_star.std() - 1.0) < 5 * 0.023
 
 
 class TestWarnings:

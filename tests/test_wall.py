@@ -35,7 +35,7 @@ BOTH_SIDES = {
 PUBLIC = {
     "nadpvi.arviz_bridge",
     "nadpvi.baselines.last_iterate",
-    "nadpvi.containers.description",
+    "nadpvi.description",
     "nadpvi.containers.posterior",
     "nadpvi.containers.release",
     "nadpvi.containers.storage",

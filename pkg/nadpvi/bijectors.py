@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
-__all__ = ["softplus", "softplus_derivative", "softplus_inverse", "softplus_log_derivative"]
+__all__ = ["softplus", "softplus_derivative", "softplus_log_derivative"]
 
 # Below this, softplus(x) = exp(x) to the last bit, and exp(x) / softplus(x) is 1.
 _EXPONENTIAL_BELOW = -37.0
@@ -43,15 +43,3 @@ def softplus_log_derivative(x: ArrayLike) -> NDArray[np.float64]:
     # Both branches are evaluated, so the guarded one is given a harmless argument.
     safe = np.maximum(value, _EXPONENTIAL_BELOW)
     return np.where(value < _EXPONENTIAL_BELOW, 1.0, expit(safe) / np.logaddexp(0.0, safe))
-
-
-def softplus_inverse(y: ArrayLike) -> NDArray[np.float64]:
-    """Return x with softplus(x) = y, for y > 0.
-
-    Examples
-    --------
-    >>> bool(np.isclose(softplus(softplus_inverse(0.3)), 0.3))
-    True
-    """
-    value = np.asarray(y, dtype=np.float64)
-    return value + np.log(-np.expm1(-value))

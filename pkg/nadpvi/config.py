@@ -53,7 +53,7 @@ class DPVIConfig:
     learning_rate: float | None = None
     monte_carlo_samples: int = 10
     initial_mu: float = 0.0
-    initial_u: float = -6.0
+    initial_u: float = -3.0
     guide: MeanField = dataclasses.field(default_factory=MeanField)
 
     def __post_init__(self) -> None:

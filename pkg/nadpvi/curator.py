@@ -5,9 +5,9 @@ import functools
 from threadpoolctl import threadpool_limits
 
 from nadpvi.config import DPVIConfig
-from nadpvi.containers.description import ModelDescription
 from nadpvi.containers.release import Release
 from nadpvi.containers.storage import package_versions
+from nadpvi.description import ModelDescription
 from nadpvi.dpvi import Settings, Trace, make_settings, run
 from nadpvi.errors import ArgumentError
 from nadpvi.models import Model

@@ -30,7 +30,9 @@ DEMO_CONFIG = DPVIConfig(
 )
 
 # The settings of the paper's 13.6 and its published code.
-PUBLISHED_CONFIG = DPVIConfig(num_steps=10_000, sampling_rate=0.1, clip_norm=11.0, preconditioner_u=550.0)
+PUBLISHED_CONFIG = DPVIConfig(
+    num_steps=10_000, sampling_rate=0.1, clip_norm=11.0, preconditioner_u=550.0, initial_u=-6.0
+)
 
 _FILES = ("release.nc", "posterior.nc", "calibration.png")
 

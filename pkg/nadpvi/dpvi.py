@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nadpvi.config import DPVIConfig
-from nadpvi.containers.description import ModelDescription
+from nadpvi.description import ModelDescription
 from nadpvi.dpsgd import check_exact_sums, clipped_sum, release_gradient
-from nadpvi.errors import ArgumentError
+from nadpvi.errors import ArgumentError, NadpviError
 from nadpvi.gradients import likelihood_gradients
 from nadpvi.models.base import RecordBatch
 from nadpvi.privacy.noise import NoiseSource
@@ -188,7 +188,10 @@ def run(
         state, noisy = step(state, records=records, settings=settings, noise=noise, streams=streams)
         trace.noisy_gradient[index] = noisy
         if not np.isfinite(state.phi).all():
-            raise ArgumentError(f"the run diverged at step {index}; lower learning_rate_constant.")
+            raise NadpviError(
+                f"the run diverged at step {index} of {settings.num_steps}; noisy gradients were drawn, so its "
+                "budget counts as spent: lower learning_rate_constant before the next."
+            )
         yield index + 1, trace
 
 

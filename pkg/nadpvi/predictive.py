@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from nadpvi.containers.description import ModelDescription
+from nadpvi.description import ModelDescription
 from nadpvi.encoding import encode_features
 from nadpvi.tables import TableLike, to_table
 

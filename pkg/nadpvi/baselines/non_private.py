@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, optimize
 
-from nadpvi.containers.description import ModelDescription
 from nadpvi.containers.posterior import Posterior, model_variables
+from nadpvi.description import ModelDescription
 from nadpvi.errors import NadpviError
 from nadpvi.guides import MeanField
 from nadpvi.models import Model, RecordBatch

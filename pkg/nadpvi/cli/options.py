@@ -6,6 +6,9 @@ from typing import Annotated
 import typer
 
 __all__ = [
+    "BurnIn",
+    "InitialU",
+    "LearningRateConstant",
     "AdaptDelta",
     "Chains",
     "ClipNorm",
@@ -60,6 +63,14 @@ InsecureSeed = Annotated[
     int | None,
     typer.Option("--insecure-seed", help="SIMULATION ONLY: reproducible noise, so not private."),
 ]
+LearningRateConstant = Annotated[
+    float | None,
+    typer.Option("--learning-rate-constant", help="lambda_c of the step size; sqrt(D / 2) when omitted."),
+]
+InitialU = Annotated[
+    float, typer.Option("--initial-u", help="Start of the guide's scales: their sd is softplus of this.")
+]
+BurnIn = Annotated[float, typer.Option("--burn-in", help="Share of the first steps left out, in [0, 1).")]
 Draws = Annotated[int, typer.Option("--draws", help="Kept draws per chain.")]
 Chains = Annotated[int, typer.Option("--chains", help="Number of chains.")]
 Warmup = Annotated[int, typer.Option("--warmup", help="Warm-up iterations per chain.")]
@@ -67,7 +78,10 @@ Seed = Annotated[int | None, typer.Option("--seed", help="Seed of the post-proce
 EngineName = Annotated[str, typer.Option("--engine", help="Stan engine: auto, cmdstan or stanli.")]
 PhiStarPrior = Annotated[str, typer.Option("--phi-star-prior", help="Prior of the optimum: trace or model.")]
 SubsamplingNoise = Annotated[
-    bool, typer.Option("--subsampling-noise", help="Infer the variance that subsampling adds.")
+    bool,
+    typer.Option(
+        "--subsampling-noise/--no-subsampling-noise", help="Infer the variance that subsampling adds."
+    ),
 ]
 AdaptDelta = Annotated[
     float, typer.Option("--adapt-delta", help="Target acceptance of NUTS; raise it when it diverges.")

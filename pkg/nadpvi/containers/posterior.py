@@ -14,8 +14,8 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from nadpvi.arviz_bridge import to_arviz
-from nadpvi.containers.description import ModelDescription
 from nadpvi.containers.storage import HEADER, parse_header, read_netcdf, write_atomically
+from nadpvi.description import ModelDescription
 from nadpvi.diagnostics import num_divergences, summarise
 from nadpvi.errors import ArgumentError
 from nadpvi.predictive import predict_mean

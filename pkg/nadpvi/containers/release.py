@@ -18,7 +18,6 @@ import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
 from nadpvi.config import DPVIConfig
-from nadpvi.containers.description import ModelDescription
 from nadpvi.containers.storage import (
     HEADER,
     package_versions,
@@ -26,6 +25,7 @@ from nadpvi.containers.storage import (
     read_netcdf,
     write_atomically,
 )
+from nadpvi.description import ModelDescription
 from nadpvi.errors import ArgumentError
 from nadpvi.privacy.guarantee import Guarantee
 

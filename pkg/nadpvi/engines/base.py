@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from nadpvi.checks import check_count, check_probability
 from nadpvi.errors import ArgumentError, EngineError
 
 __all__ = [
@@ -111,13 +112,6 @@ class Engine(Protocol):
         """
 
 
-def _check_count(name: str, value: object) -> int:
-    """Return a whole number of at least 1 as an int."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ArgumentError(f"{name} must be an integer of at least 1 (got {value!r}).")
-    return int(value)
-
-
 def check_seed(seed: object) -> int:
     """Return the seed as an int.
 
@@ -149,12 +143,9 @@ class SamplerSettings:
 
     def __post_init__(self) -> None:
         for name in ("chains", "warmup", "draws", "max_treedepth"):
-            object.__setattr__(self, name, _check_count(name, getattr(self, name)))
+            object.__setattr__(self, name, check_count(name, getattr(self, name)))
         object.__setattr__(self, "seed", check_seed(self.seed))
-        is_number = isinstance(self.adapt_delta, float | int | np.number)
-        if isinstance(self.adapt_delta, bool) or not is_number or not 0.0 < self.adapt_delta < 1.0:
-            raise ArgumentError(f"adapt_delta must be a number in (0, 1) (got {self.adapt_delta!r}).")
-        object.__setattr__(self, "adapt_delta", float(self.adapt_delta))
+        object.__setattr__(self, "adapt_delta", check_probability("adapt_delta", self.adapt_delta))
 
 
 def check_data(data: StanData) -> dict[str, StanValue]:

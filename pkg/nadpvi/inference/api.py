@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from nadpvi.containers.posterior import Posterior, model_variables
 from nadpvi.containers.release import Release
+from nadpvi.containers.storage import package_versions
 from nadpvi.diagnostics import warn_of_disagreement
 from nadpvi.engines.discover import find_engine
 from nadpvi.errors import ArgumentError
@@ -31,7 +32,7 @@ def infer(
     burn_in: float = 0.2,
     phi_star_prior: Literal["trace", "model"] = "trace",
     curvature_prior: Literal["trace"] = "trace",
-    subsampling_noise: bool = False,
+    subsampling_noise: bool = True,
     engine: Literal["auto", "cmdstan", "stanli"] = "auto",
     adapt_delta: float = 0.8,
 ) -> Posterior:
@@ -58,7 +59,9 @@ def infer(
     curvature_prior : {"trace"}
         Normal prior of v around the regression estimate of the curvature (13.3).
     subsampling_noise : bool
-        Whether to infer the extra variance that subsampling adds to each gradient.
+        Whether to infer the extra variance that subsampling adds to each gradient. It also takes up what the
+        guide's Monte Carlo draws and a curvature that is not diagonal add. Without it intervals are too
+        narrow unless the privacy noise is far larger than all of these.
     engine : {"auto", "cmdstan", "stanli"}
         Which Stan runs; "auto" takes CmdStan when one is installed, else the embedded stanli.
     adapt_delta : float
@@ -106,11 +109,13 @@ def infer(
         "method": method,
         "engine": f"{fitted.engine_name} {fitted.engine_version}",
         "warmup": warmup,
+        "adapt_delta": adapt_delta,
         "burn_in": burn_in,
         "phi_star_prior": phi_star_prior,
         "curvature_prior": curvature_prior,
         "subsampling_noise": subsampling_noise,
-        "versions": release.versions,
+        "versions": package_versions(),
+        "release_versions": release.versions,
     }
     posterior = make_posterior(
         release, model=model, fitted=fitted, rng=np.random.default_rng(mixture_seed), settings=settings
@@ -163,7 +168,7 @@ def _observed(model: GradientModel, *, labels: NDArray[Any]) -> xr.Dataset:
     sums = model.sums
     names = ("phi_bar", "g_bar", "s_pp", "s_gp", "s_gg")
     variables: dict[str, Any] = {name: ("phi", getattr(sums, name)) for name in names}
-    variables["window_length"] = ((), sums.num_steps)
+    variables["num_steps"] = ((), sums.num_steps)
     return xr.Dataset(variables, coords={"phi": labels})
 
 
@@ -172,4 +177,6 @@ def _constant(model: GradientModel, *, release: Release, labels: NDArray[Any]) -
     names = ("noise_std", "phi_star_prior_mean", "phi_star_prior_sd", "v_prior_mean", "v_prior_sd")
     variables: dict[str, Any] = {name: ("phi", getattr(model, name)) for name in names}
     variables["sampling_rate"] = ((), release.sampling_rate)
+    if model.tau_prior_scale is not None:
+        variables["tau_prior_scale"] = ("phi", model.tau_prior_scale)
     return xr.Dataset(variables, coords={"phi": labels})

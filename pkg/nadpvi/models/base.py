@@ -33,14 +33,11 @@ class Parameter:
         Name of its one dimension, such as ``coefficient``.
     coords : tuple of str
         Unique labels along that dimension.
-    support : str
-        ``real``, ``positive`` or ``unit_interval``: where constrained values live.
     """
 
     name: str
     dim: str
     coords: tuple[str, ...]
-    support: str = "real"
 
 
 @runtime_checkable

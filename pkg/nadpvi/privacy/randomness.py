@@ -30,7 +30,7 @@ class Streams:
 
 
 def check_seed(name: str, seed: object) -> int:
-    """Return `seed` as an int in [0, 2^64), or raise `ArgumentError`: the one seed rule of the package."""
+    """Return `seed` as an int in [0, 2^64), or raise `ArgumentError`: the rule for seeds that users give."""
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= int(seed) < 2**64:
         raise ArgumentError(f"{name} must be a whole number from 0 to 2^64 - 1 (got {seed!r}).")
     return int(seed)
