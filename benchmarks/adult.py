@@ -54,9 +54,14 @@ def main() -> None:
     reference = non_private_posterior(model, load_adult("train"), schema=adult_schema(), seed=0)
     limit = score_binary(predict_rows(reference, load_adult("test")))._asdict()
     means = table.drop(columns="seed").groupby("posterior").mean()
+    by_seed = table.pivot(index="seed", columns="posterior")
+    difference = by_seed.xs("noise-aware", axis=1, level=1) - by_seed.xs("last iterate", axis=1, level=1)
+    paired = {"mean": difference.mean(), "standard error": difference.std() / len(difference) ** 0.5}
     means.loc["non-private"] = limit
     print(table.to_string(index=False, float_format="{:.4f}".format))
     print(means.to_string(float_format="{:.4f}".format))
+    print("noise-aware minus last iterate, paired by seed")
+    print(pd.DataFrame(paired).T.to_string(float_format="{:.4f}".format))
     name = "adult-published" if arguments.published else "adult"
     result = {
         "machine": machine(),
@@ -65,6 +70,7 @@ def main() -> None:
         "delta": 1e-5,
         "by seed": rows,
         "mean": means.to_dict(orient="index"),
+        "noise-aware minus last iterate": pd.DataFrame(paired).T.to_dict(orient="index"),
     }
     print("written:", write_result(name, result).name)
 

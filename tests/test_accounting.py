@@ -476,7 +476,7 @@ def test_import_of_the_accountant_is_lazy():
 
 
 def test_loss_spread_matches_an_independent_grid():
-    run = accounting_pld._make_run(0.8, num_steps=10, sampling_rate=0.05)
+    run = accounting_pld.make_run(0.8, num_steps=10, sampling_rate=0.05)
     for loss, (probability, values) in zip(run.losses, losses_on_grid(0.8, 0.05, 20_001), strict=True):
         mean = probability @ values
         assert loss.sd == pytest.approx(math.sqrt(probability @ (values - mean) ** 2), rel=1e-3)

@@ -189,7 +189,7 @@ def run(
         trace.noisy_gradient[index] = noisy
         if not np.isfinite(state.phi).all():
             raise NadpviError(
-                f"the run diverged at step {index} of {settings.num_steps}; noisy gradients were drawn, so its "
+                f"the run diverged at step {index} of {settings.num_steps}; noise was drawn, so its "
                 "budget counts as spent: lower learning_rate_constant before the next."
             )
         yield index + 1, trace

@@ -1,11 +1,9 @@
 """Privacy loss distribution of the Poisson-subsampled Gaussian: grids for dp-accounting, and what they give.
 
 dp-accounting replaces the privacy loss of one step by a pessimistic one on a grid (connect the dots [1]_) and
-composes by FFT, so each number is an upper bound. How close depends on the grid. Too coarse, and the added
-variance of num_steps steps swamps a small epsilon (at interval 1e-3 and epsilon 0.1 the noise comes out
-2.5 times too large); too fine, and rounding adds mass and memory explodes. The grid here follows the spread
-of one step's loss, the number of points is bounded before anything is built, and results on grids that
-halve in turn have to agree.
+composes by FFT, so each number is an upper bound. Too coarse a grid swamps a small epsilon; too fine a one
+adds mass by rounding and explodes. The grid here follows the spread of one step's loss, its size is bounded
+before anything is built, and results on grids that halve in turn have to agree.
 
 References
 ----------
@@ -24,7 +22,19 @@ import numpy.typing as npt
 from scipy.optimize import brentq
 from scipy.special import logsumexp
 
-__all__ = ["MAX_STEPS", "MIN_NOISE", "UnresolvedError", "calibrated_noise", "pld_epsilon", "smallest_delta"]
+__all__ = [
+    "MAX_STEPS",
+    "MIN_NOISE",
+    "SubsampledRun",
+    "UnresolvedError",
+    "calibrated_noise",
+    "compose_steps",
+    "make_run",
+    "pld_epsilon",
+    "rounding_allowance",
+    "smallest_delta",
+    "smallest_epsilon",
+]
 
 MAX_STEPS = 10**6
 MIN_NOISE = 0.02
@@ -83,7 +93,7 @@ class _Loss:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Run:
+class SubsampledRun:
     """A run of DP-SGD as its accountant sees it: losses of removing and of adding, and grids for them."""
 
     noise_multiplier: float
@@ -105,8 +115,8 @@ class _Run:
     def block(self) -> int:
         """Number of steps that are composed first, exactly, when there are many.
 
-        dp-accounting truncates at moments of orders up to 20 over the range of what it composes. Over many
-        steps the best order is smaller, and blocks bring it into reach: the result needs less memory.
+        dp-accounting truncates at moments of orders up to 20 over the range of what it composes. The best
+        order over many steps is smaller; blocks bring it into reach: less memory.
         """
         if self.num_steps <= 4096:
             return 1
@@ -143,7 +153,7 @@ class _Run:
 
 def smallest_delta(num_steps: int) -> float:
     """Return the smallest delta at which rounding in the composition stays below a fiftieth of delta."""
-    return max(1e-12, 50 * _rounding(num_steps))
+    return max(1e-12, 50 * rounding_allowance(num_steps))
 
 
 def pld_epsilon(*, noise_multiplier: float, delta: float, num_steps: int, sampling_rate: float) -> float:
@@ -152,14 +162,14 @@ def pld_epsilon(*, noise_multiplier: float, delta: float, num_steps: int, sampli
     Inputs are validated by the caller; `sampling_rate` < 1 and `delta` >= `smallest_delta`. Raises
     `UnresolvedError` if the grids do not agree to 0.1 % within the bounds on their size.
     """
-    run = _make_run(noise_multiplier, num_steps=num_steps, sampling_rate=sampling_rate)
-    usable = delta - _rounding(num_steps)
+    run = make_run(noise_multiplier, num_steps=num_steps, sampling_rate=sampling_rate)
+    usable = delta - rounding_allowance(num_steps)
     floor = 1e-2 * math.sqrt(num_steps) * run.step_sd
     interval = run.first_interval()
     found: list[float] = []
     settled = False
     while run.fits(interval):
-        found.append(_epsilon(_composed(run, interval), usable, scale=floor))
+        found.append(smallest_epsilon(compose_steps(run, interval), usable, scale=floor))
         if len(found) > 2:
             # Grid error falls fourfold with each halving while rounding error grows fourfold; two small
             # changes in a row cannot come from the two cancelling.
@@ -183,14 +193,14 @@ def calibrated_noise(
     `start` is the central-limit value; inputs are validated by the caller. Raises `UnresolvedError` if no
     noise multiplier from `MIN_NOISE` up with a grid of bounded size reaches the target.
     """
-    usable = delta - _rounding(num_steps)
+    usable = delta - rounding_allowance(num_steps)
 
     def excess(log_noise: float, halvings: int) -> float:
-        run = _make_run(math.exp(log_noise), num_steps=num_steps, sampling_rate=sampling_rate)
+        run = make_run(math.exp(log_noise), num_steps=num_steps, sampling_rate=sampling_rate)
         interval = run.first_interval() / 2**halvings
         if not run.fits(interval):
             raise UnresolvedError(noise_multiplier=run.noise_multiplier)
-        found = float(_composed(run, interval).get_delta_for_epsilon(epsilon))
+        found = float(compose_steps(run, interval).get_delta_for_epsilon(epsilon))
         return math.log(max(found, 1e-300)) - math.log(usable)
 
     coarse = functools.partial(excess, halvings=0)
@@ -222,16 +232,12 @@ def _bracket(excess: Callable[[float], float], start: float) -> tuple[float, flo
         inner, step = outer, 2 * step
 
 
-def _rounding(num_steps: int) -> float:
-    """Return an allowance on delta for the rounding of the composition's FFT.
-
-    Fitted above the errors measured against the closed form at sampling_rate 1: 3e-14 at 10^4 steps, 7e-11
-    at 10^6.
-    """
+def rounding_allowance(num_steps: int) -> float:
+    """Return an allowance on delta for FFT rounding: measured were 3e-14 at 10^4 steps, 7e-11 at 10^6."""
     return float(2e-20 * num_steps**1.6)
 
 
-def _composed(run: _Run, interval: float) -> Any:
+def compose_steps(run: SubsampledRun, interval: float) -> Any:
     """Return dp-accounting's loss distribution of all steps, for both add and remove."""
     from dp_accounting.pld import privacy_loss_distribution
 
@@ -251,7 +257,7 @@ def _composed(run: _Run, interval: float) -> Any:
         return composed.compose(one_step.self_compose(rest, 0.0), 0.0) if rest else composed
 
 
-def _epsilon(pld: Any, delta: float, *, scale: float) -> float:
+def smallest_epsilon(pld: Any, delta: float, *, scale: float) -> float:
     """Return the smallest epsilon >= 0 of a composed loss distribution at `delta`; `scale` starts the search.
 
     Solved on delta(epsilon): dp-accounting's own inverse divides by masses that underflow above 700.
@@ -270,7 +276,7 @@ def _epsilon(pld: Any, delta: float, *, scale: float) -> float:
     return float(brentq(excess, low, high, xtol=1e-9 * high)) + 2e-9 * high
 
 
-def _make_run(noise_multiplier: float, *, num_steps: int, sampling_rate: float) -> _Run:
+def make_run(noise_multiplier: float, *, num_steps: int, sampling_rate: float) -> SubsampledRun:
     """Return a run with its losses, on points of the mechanism's output x.
 
     With densities f0 = N(0, sigma^2) without the record and f1 = N(-1, sigma^2) with it, the output has
@@ -281,7 +287,7 @@ def _make_run(noise_multiplier: float, *, num_steps: int, sampling_rate: float) 
     loss = np.logaddexp(log_rest, log_q - (x + 0.5) / sigma**2)
     without = -0.5 * (x / sigma) ** 2
     mixed = np.logaddexp(log_rest + without, log_q - 0.5 * ((x + 1) / sigma) ** 2)
-    return _Run(
+    return SubsampledRun(
         noise_multiplier=noise_multiplier,
         num_steps=num_steps,
         sampling_rate=sampling_rate,

@@ -80,6 +80,9 @@ class Guarantee:
         What computed epsilon.
     assumed_public : tuple of str
         What the promise takes to be public knowledge.
+    discreteness : float
+        xi >= 0, what accounting discrete noise as continuous costs (`nadpvi.privacy.discreteness`); epsilon
+        holds 2 xi.
     reason_not_private : str or None
         Why nothing is promised; None for a private run.
     neighbouring_relation, unit, sampler : str
@@ -97,6 +100,7 @@ class Guarantee:
     accountant: str
     accountant_version: str
     assumed_public: tuple[str, ...]
+    discreteness: float = 0.0
     reason_not_private: str | None = None
     neighbouring_relation: str = "add_or_remove_one"
     unit: str = "one record"
@@ -109,6 +113,9 @@ class Guarantee:
         values: dict[str, Any] = {
             "num_steps": check_num_steps(self.num_steps),
             "sampling_rate": check_sampling_rate(self.sampling_rate),
+            "discreteness": check_real(
+                "discreteness", self.discreteness, rule="a finite number of at least 0"
+            ),
         }
         without_noise = not self.is_private and self.noise_multiplier == 0
         # Without noise a run may go unclipped.
@@ -277,6 +284,7 @@ def make_guarantee(
         accountant=name,
         accountant_version=version,
         assumed_public=assumed_public,
+        discreteness=discreteness,
         reason_not_private=reason,
     )
 

@@ -1,0 +1,265 @@
+"""The ledger of a data set: every run that spends privacy on it, and the cap on all of them together.
+
+A run is *reserved* before its first noisy step and *settled* afterwards: committed, amended to the steps that
+were really drawn, or voided. A reservation counts in full until it is settled, so that a killed run can only
+be over-counted. The file is described in `nadpvi.privacy.ledger_file`.
+"""
+
+import contextlib
+import os
+import secrets
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nadpvi.errors import ArgumentError, FileError, PrivacyError
+from nadpvi.privacy.composition import Run, composed_epsilon
+from nadpvi.privacy.guarantee import Guarantee, PrivacyBudget
+from nadpvi.privacy.ledger_entry import EntryState, LedgerEntry, apply_event, check_label
+from nadpvi.privacy.ledger_file import (
+    LedgerContents,
+    append_event,
+    create_file,
+    hold_lock,
+    now,
+    read_file,
+    repair_event,
+)
+from nadpvi.privacy.parameters import check_delta, check_num_steps
+
+__all__ = ["EntryState", "Ledger", "LedgerEntry"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    """The runs on one data set, in an append-only file that several processes may share.
+
+    Make one with `Ledger.create` or `Ledger.open`. Every call reads the file anew; a lock file with ``.lock``
+    added to its name lies beside it.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    label : str
+        The user's own name for the data set.
+    cap : PrivacyBudget or None
+        What all runs together may spend.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from nadpvi.privacy.guarantee import make_guarantee
+    >>> planned = make_guarantee(
+    ...     budget=PrivacyBudget(epsilon=1, delta=1e-5), noise_multiplier=40.0, num_steps=100,
+    ...     sampling_rate=1, clip_norm=1.0, mechanism="discrete Gaussian", assumed_public=("schema",))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ledger = Ledger.create(f"{folder}/people.ledger", label="people")
+    ...     for name in ("first", "second"):
+    ...         ledger.commit(ledger.reserve(planned, label=name))
+    ...     print(f"{planned.epsilon:.4f} {ledger.total():.4f}")
+    0.9263 1.3565
+    """
+
+    path: Path
+    label: str
+    cap: PrivacyBudget | None
+
+    @classmethod
+    def create(
+        cls, path: str | os.PathLike[str], *, label: str, cap: PrivacyBudget | None = None
+    ) -> "Ledger":
+        """Return a new, empty ledger. Its label is public.
+
+        Raises
+        ------
+        ArgumentError
+            If the label is not one line of text, or the cap no `PrivacyBudget`.
+        FileError
+            If the file exists or cannot be written.
+        """
+        if not isinstance(cap, PrivacyBudget | None):
+            raise ArgumentError(f"cap must be a PrivacyBudget(epsilon=, delta=) (got {type(cap).__name__}).")
+        target = Path(path).resolve()
+        create_file(target, label=check_label(label), cap=cap)
+        return cls.open(target)
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> "Ledger":
+        """Return the ledger in a file.
+
+        Raises
+        ------
+        FileError
+            If the file is missing, is no ledger, was edited, or comes from a newer version.
+        """
+        # Resolved, so that two names of one file share one lock.
+        target = Path(path).resolve()
+        contents = read_file(target)
+        return cls(path=target, label=contents.label, cap=contents.cap)
+
+    @property
+    def is_torn(self) -> bool:
+        """Whether the last line is cut off, so that `repair` is needed."""
+        return bool(self._read().torn)
+
+    def entries(self) -> tuple[LedgerEntry, ...]:
+        """Return all runs in the order in which they were reserved."""
+        return tuple(self._read().entries.values())
+
+    def total_delta(self) -> float | None:
+        """Return the delta of `total`: the cap's, else the smallest of the runs that count, else None."""
+        if self.cap is not None:
+            return self.cap.delta
+        return min((entry.guarantee.delta for entry in self.entries() if entry.is_counted), default=None)
+
+    def total(self, delta: float | None = None) -> float:
+        """Return the epsilon at `delta` of all runs that count, composed; at `total_delta` when omitted.
+
+        Raises
+        ------
+        ArgumentError
+            If `delta` is out of range, or too small for these runs.
+        FileError
+            If the last line is cut off: it may have been a reservation. See `repair`.
+        """
+        chosen = self.total_delta() if delta is None else check_delta(delta)
+        runs = _counted(_whole(self.path, self._read()))
+        return 0.0 if chosen is None else composed_epsilon(runs, delta=chosen)
+
+    def check(self, guarantee: Guarantee) -> None:
+        """Raise what `reserve` would raise for this run now, and write nothing.
+
+        For before data are opened: a run that cannot be afforded should not read them.
+        """
+        _check_cap(self.path, _whole(self.path, self._read()), guarantee)
+
+    def reserve(self, guarantee: Guarantee, *, label: str) -> str:
+        """Return the id of a new entry for a run that is about to start, once it is safely on disk.
+
+        Call it before the first noisy step. A run that is not private is recorded and does not count.
+
+        Raises
+        ------
+        PrivacyError
+            If all runs together would exceed the cap; nothing has been written.
+        FileError
+            If the file cannot be read or written, or its last line is cut off; do not start the run.
+        """
+        if not isinstance(guarantee, Guarantee):
+            raise ArgumentError(f"guarantee must be a Guarantee (got {type(guarantee).__name__}).")
+        event: dict[str, Any] = {
+            "event": "reserve",
+            "id": secrets.token_hex(8),
+            "time": now(),
+            "label": check_label(label),
+            "guarantee": guarantee.to_dict(),
+        }
+        with hold_lock(self.path):
+            contents = _whole(self.path, read_file(self.path))
+            _check_cap(self.path, contents, guarantee)
+            append_event(self.path, contents, event)
+        return str(event["id"])
+
+    def commit(self, entry_id: str) -> None:
+        """Record that a run finished; it has counted in full since it was reserved.
+
+        Raises
+        ------
+        ArgumentError
+            If no reservation of this id is open.
+        FileError
+            If the file cannot be read or written. The run still counts in full.
+        """
+        self._settle(entry_id, event="commit")
+
+    def amend(self, entry_id: str, *, num_steps: int) -> None:
+        """Record that a run was interrupted after `num_steps` >= 1 noisy gradients, burn-in included.
+
+        Raises
+        ------
+        ArgumentError
+            If no reservation of this id is open, or it is for fewer steps.
+        FileError
+            If the file cannot be read or written. The run still counts in full.
+        """
+        self._settle(entry_id, event="amend", num_steps=check_num_steps(num_steps))
+
+    def void(self, entry_id: str) -> None:
+        """Record that no noisy gradient of a run left the process, so that it does not count.
+
+        Raises
+        ------
+        ArgumentError
+            If no reservation of this id is open.
+        FileError
+            If the file cannot be read or written. The run still counts in full.
+        """
+        self._settle(entry_id, event="void")
+
+    def repair(self) -> int:
+        """Close a last line that is cut off, and return its length in bytes. It counts nothing.
+
+        A run starts only after its reservation is whole on disk, so a line that nadpvi itself left behind
+        stands for no run. Only a person can tell whether the file was cut otherwise, as by a partial copy.
+
+        Raises
+        ------
+        ArgumentError
+            If the last line is whole.
+        """
+        with hold_lock(self.path):
+            contents = read_file(self.path)
+            if not contents.torn:
+                raise ArgumentError(f"{self.path} ends with a whole line; there is nothing to repair.")
+            append_event(self.path, contents, repair_event(contents.torn))
+        return len(contents.torn)
+
+    def _settle(self, entry_id: str, *, event: str, **details: int) -> None:
+        """Append the event that closes a reservation."""
+        record: dict[str, Any] = {"event": event, "id": entry_id, "time": now(), **details}
+        with hold_lock(self.path):
+            contents = _whole(self.path, read_file(self.path))
+            apply_event(record, contents.entries)
+            append_event(self.path, contents, record)
+
+    def _read(self) -> LedgerContents:
+        """Return the contents; what looks torn may be a line that another process is writing."""
+        contents = read_file(self.path)
+        if contents.torn:
+            # Without the right to lock, the first reading stands.
+            with contextlib.suppress(FileError), hold_lock(self.path):
+                contents = read_file(self.path)
+        return contents
+
+
+def _check_cap(path: Path, contents: LedgerContents, guarantee: Guarantee) -> None:
+    """Refuse a run that would bring all runs together above the cap."""
+    if not isinstance(guarantee, Guarantee):
+        raise ArgumentError(f"guarantee must be a Guarantee (got {type(guarantee).__name__}).")
+    if contents.cap is None or not guarantee.is_private:
+        return
+    cap, runs = contents.cap, _counted(contents)
+    total = composed_epsilon([*runs, Run.from_guarantee(guarantee)], delta=cap.delta)
+    if total > cap.epsilon:
+        spent = composed_epsilon(runs, delta=cap.delta)
+        raise PrivacyError(
+            f"the cap of {path} is epsilon {cap.epsilon:.6g} at delta {cap.delta:g}; {spent:.6g} is spent, "
+            f"and this run would bring it to {total:.6g}. Take a smaller epsilon or fewer steps for this run."
+        )
+
+
+def _whole(path: Path, contents: LedgerContents) -> LedgerContents:
+    """Return the contents if the file ends with a whole line."""
+    if contents.torn:
+        raise FileError(
+            f"the last line of {path} is cut off and may have been a reservation; unless the file was copied "
+            f"only in part, close the line with: nadpvi ledger {shlex.quote(str(path))} --repair"
+        )
+    return contents
+
+
+def _counted(contents: LedgerContents) -> list[Run]:
+    """Return the runs that spend privacy, as the accountant sees them."""
+    return [entry.run for entry in contents.entries.values() if entry.is_counted]
