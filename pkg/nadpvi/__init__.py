@@ -21,8 +21,10 @@ from nadpvi.errors import (
 )
 from nadpvi.guides import MeanField
 from nadpvi.inference.api import infer
+from nadpvi.interrupts import RunInterrupted
 from nadpvi.privacy.accounting import epsilon_spent, noise_multiplier
 from nadpvi.privacy.guarantee import Guarantee, NonPrivate, PrivacyBudget
+from nadpvi.privacy.ledger import Ledger
 from nadpvi.schema import BinaryColumn, CategoricalColumn, RealColumn, Schema
 
 __all__ = [
@@ -43,6 +45,7 @@ __all__ = [
     "PrivacyBudget",
     "NonPrivate",
     "Guarantee",
+    "Ledger",
     "noise_multiplier",
     "epsilon_spent",
     # Errors and warnings
@@ -54,4 +57,5 @@ __all__ = [
     "InferenceWarning",
     "PrivacyError",
     "SchemaError",
+    "RunInterrupted",
 ]

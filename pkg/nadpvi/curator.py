@@ -1,6 +1,11 @@
 """The curator's one call: a private table in, a `Release` out. Private side."""
 
+import contextlib
+import dataclasses
 import functools
+import signal
+import threading
+from collections.abc import Iterator
 
 from threadpoolctl import threadpool_limits
 
@@ -10,10 +15,12 @@ from nadpvi.containers.storage import package_versions
 from nadpvi.description import ModelDescription
 from nadpvi.dpvi import Settings, Trace, make_settings, run
 from nadpvi.errors import ArgumentError
+from nadpvi.interrupts import RunInterrupted
 from nadpvi.models import Model
 from nadpvi.privacy.accounting import noise_multiplier
 from nadpvi.privacy.discreteness import discreteness_cost
 from nadpvi.privacy.guarantee import Guarantee, NonPrivate, PrivacyBudget, make_guarantee
+from nadpvi.privacy.ledger import Ledger
 from nadpvi.privacy.noise import (
     GRID_UNITS,
     DiscreteGaussianNoise,
@@ -38,6 +45,8 @@ def release(
     privacy: PrivacyBudget | NonPrivate,
     config: DPVIConfig | None = None,
     insecure_seed: int | None = None,
+    ledger: Ledger | None = None,
+    label: str = "release",
     progress: bool = False,
 ) -> Release:
     """Return the DP-SGD trace of `model` fitted to `table`, under one differential privacy guarantee.
@@ -61,6 +70,11 @@ def release(
     insecure_seed : int, optional
         For simulation only: makes noise and sampling reproducible, so the result is stamped not private.
         The seed itself is stored nowhere.
+    ledger : Ledger, optional
+        The data set's ledger: the run is reserved in it before the first noisy step, and refused if it would
+        exceed the ledger's cap.
+    label : str
+        Name of this run in the ledger.
     progress : bool
         Show a progress bar on stderr when that is a terminal.
 
@@ -72,8 +86,13 @@ def release(
     ------
     ArgumentError, SchemaError
         If a public argument is unsuitable; `table` has not been opened.
+    PrivacyError
+        If the ledger's cap does not allow the run; `table` has not been opened.
     DataError
         If the table does not follow the schema; no budget has been spent.
+    RunInterrupted
+        On Ctrl-C after at least one step. It carries the partial release, accounted for the steps that were
+        drawn; save it, because that much of the budget is spent.
     """
     settings_in = config if config is not None else DPVIConfig()
     _check_types(model, schema=schema, privacy=privacy, config=settings_in)
@@ -83,18 +102,50 @@ def release(
     sigma, discreteness = _noise_multiplier(privacy, settings_in, dimension=len(description.phi_labels))
     settings = make_settings(description, settings_in, noise_multiplier=sigma)
 
-    records = make_records(to_table(table), description.design)
     streams = make_streams(insecure_seed=insecure_seed)
     noise = _noise_source(sigma, settings=settings, streams=streams)
     guarantee = _guarantee(
         privacy, noise, settings=settings, noise_multiplier=sigma, discreteness=discreteness
     )
-    trace = _run(records, settings, noise=noise, streams=streams, progress=progress)
+    if ledger is not None:
+        ledger.check(guarantee)
+    records = make_records(to_table(table), description.design)
+    entry = None if ledger is None else ledger.reserve(guarantee, label=label)
+    num_done, trace = _run(records, settings, noise=noise, streams=streams, progress=progress)
+    finish = functools.partial(
+        _make_release, description=description, config=settings_in, settings=settings, noise_multiplier=sigma
+    )
+    if num_done == settings.num_steps:
+        if ledger is not None and entry is not None:
+            ledger.commit(entry)
+        return finish(trace, guarantee=guarantee)
+    with _deaf_to_interrupts():
+        if ledger is not None and entry is not None:
+            ledger.amend(entry, num_steps=num_done) if num_done else ledger.void(entry)
+        if not num_done:
+            raise KeyboardInterrupt
+        partial = dataclasses.replace(settings, num_steps=num_done)
+        spent = _guarantee(
+            privacy, noise, settings=partial, noise_multiplier=sigma, discreteness=discreteness
+        )
+        raise RunInterrupted(finish(trace, guarantee=spent), num_steps=settings.num_steps)
+
+
+def _make_release(
+    trace: Trace,
+    *,
+    description: ModelDescription,
+    config: DPVIConfig,
+    settings: Settings,
+    noise_multiplier: float,
+    guarantee: Guarantee,
+) -> Release:
+    """Return the trace with everything public that belongs to it."""
     prior_mean, prior_sd = description.phi_prior_moments()
     return Release(
         phi=trace.phi,
         noisy_gradient=trace.noisy_gradient,
-        noise_multiplier=sigma,
+        noise_multiplier=noise_multiplier,
         clip_norm=settings.clip_norm,
         sampling_rate=settings.sampling_rate,
         preconditioner=settings.preconditioner,
@@ -104,20 +155,37 @@ def release(
         phi_labels=description.phi_labels,
         guarantee=guarantee,
         description=description,
-        config=settings_in,
+        config=config,
         versions=package_versions(),
     )
 
 
 def _run(
     records: Records, settings: Settings, *, noise: NoiseSource, streams: Streams, progress: bool
-) -> Trace:
-    """Return the trace of all steps."""
+) -> tuple[int, Trace]:
+    """Return how many steps were done and their trace; fewer than asked for after an interrupt."""
     steps = run(records, settings, noise=noise, streams=streams)
+    num_done, trace = 0, Trace(phi=settings.initial_phi[None], noisy_gradient=settings.initial_phi[None])
     # The products are too small for BLAS threads: on two busy cores they were measured to cost a factor 7.
-    with threadpool_limits(limits=1, user_api="blas"):
-        *_, (_, trace) = track(steps, total=settings.num_steps, description="DP-SGD", enabled=progress)
-    return trace
+    with threadpool_limits(limits=1, user_api="blas"), contextlib.suppress(KeyboardInterrupt):
+        for num_done, trace in track(  # noqa: B007 (the last values are what counts)
+            steps, total=settings.num_steps, description="DP-SGD", enabled=progress
+        ):
+            pass
+    return num_done, Trace(phi=trace.phi[:num_done], noisy_gradient=trace.noisy_gradient[:num_done])
+
+
+@contextlib.contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Ignore a second Ctrl-C while the first one's partial result is put together."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _check_types(model: object, *, schema: object, privacy: object, config: object) -> None:

@@ -23,8 +23,9 @@ from nadpvi.scores import predict_rows, score_binary
 __all__ = ["DEMO_CONFIG", "PUBLISHED_CONFIG", "DemoResult", "run_demo"]
 
 # The clip norm is left to the schema's own bound, sqrt(12) = 3.46: an intercept and eleven predictors.
-# The step size is 1.6 times the heuristic's. It was chosen on held-out training rows and other seeds than those
-# reported (benchmarks/choose_step.py): unlike the last iterate, the noise-aware posterior gains from a faster run.
+# The step size is 1.6 times the heuristic's. It was chosen on held-out training rows and on other seeds than
+# those reported (benchmarks/choose_step.py): unlike the last iterate, the noise-aware posterior gains from a
+# faster run.
 DEMO_CONFIG = DPVIConfig(
     num_steps=1000, sampling_rate=0.1, preconditioner_u=50.0, learning_rate_constant=12.0
 )

@@ -55,8 +55,8 @@ def main() -> None:
 
     Exit codes: 0 success, 1 failure, 2 bad usage, 130 interrupted.
     """
-    # A termination request ends the run the way Ctrl-C does: temporary files removed, one line, no traceback.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    # A termination request ends the run the way Ctrl-C does: what was drawn is saved, one line, no traceback.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         app()
     except NadpviError as error:
@@ -64,7 +64,7 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except SystemExit as stop:
-        if stop.code in (130, 143):
+        if stop.code == 130:
             sys.stderr.write("nadpvi: interrupted\n")
         raise
 

@@ -6,6 +6,8 @@ from typing import Annotated
 import typer
 
 __all__ = [
+    "Label",
+    "LedgerFile",
     "BurnIn",
     "InitialU",
     "LearningRateConstant",
@@ -71,6 +73,11 @@ InitialU = Annotated[
     float, typer.Option("--initial-u", help="Start of the guide's scales: their sd is softplus of this.")
 ]
 BurnIn = Annotated[float, typer.Option("--burn-in", help="Share of the first steps left out, in [0, 1).")]
+LedgerFile = Annotated[
+    Path | None,
+    typer.Option("--ledger", help="The data set's ledger: reserves this run, and refuses it above the cap."),
+]
+Label = Annotated[str, typer.Option("--label", help="Name of this run in the ledger.")]
 Draws = Annotated[int, typer.Option("--draws", help="Kept draws per chain.")]
 Chains = Annotated[int, typer.Option("--chains", help="Number of chains.")]
 Warmup = Annotated[int, typer.Option("--warmup", help="Warm-up iterations per chain.")]

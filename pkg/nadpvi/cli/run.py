@@ -1,5 +1,6 @@
 """Commands of the road itself: release, infer, and fit, which is both."""
 
+import signal
 import tempfile
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,8 +16,10 @@ from nadpvi.containers.release import Release
 from nadpvi.containers.storage import check_writable
 from nadpvi.engines.discover import find_engine
 from nadpvi.errors import ArgumentError, FileError
+from nadpvi.interrupts import RunInterrupted
 from nadpvi.models import model_from_dict
 from nadpvi.privacy.guarantee import PrivacyBudget
+from nadpvi.privacy.ledger import Ledger
 from nadpvi.schema import Schema
 
 __all__ = ["fit", "infer", "release", "save_release"]
@@ -42,6 +45,8 @@ def release(
     learning_rate_constant: options.LearningRateConstant = None,
     initial_u: options.InitialU = -3.0,
     insecure_seed: options.InsecureSeed = None,
+    ledger: options.LedgerFile = None,
+    label: options.Label = "release",
     force: options.Force = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -67,10 +72,13 @@ def release(
                 initial_u=initial_u,
             ),
             insecure_seed=insecure_seed,
+            ledger=ledger,
+            label=label,
+            output=output,
+            overwrite=force,
             quiet=quiet,
         )
-        written = save_release(made, output, overwrite=force)
-    _report_release(made, written, as_json=json)
+    _report_release(made, output, as_json=json)
 
 
 def infer(
@@ -133,6 +141,8 @@ def fit(
     learning_rate_constant: options.LearningRateConstant = None,
     initial_u: options.InitialU = -3.0,
     insecure_seed: options.InsecureSeed = None,
+    ledger: options.LedgerFile = None,
+    label: options.Label = "release",
     draws: options.Draws = 1000,
     chains: options.Chains = 4,
     warmup: options.Warmup = 1000,
@@ -172,9 +182,12 @@ def fit(
                 initial_u=initial_u,
             ),
             insecure_seed=insecure_seed,
+            ledger=ledger,
+            label=label,
+            output=release_output,
+            overwrite=force,
             quiet=quiet,
         )
-        save_release(made, release_output, overwrite=force)
         say(f"release: {release_output}", quiet=quiet)
         posterior = _infer(
             made,
@@ -224,11 +237,34 @@ def _model(kind: str, *, outcome: str, predictors: list[str] | None, prior_sd: f
 
 
 def _release(*, table: Path, schema: Path, quiet: bool, **settings: Any) -> Release:
-    """Call `nadpvi.curator.release` on files."""
+    """Call `nadpvi.curator.release` on files; the result, whole or interrupted, is on disk afterwards."""
     from nadpvi.curator import release as make_release
 
     model = settings.pop("model")
-    return make_release(model, table, schema=Schema.from_toml(schema), progress=not quiet, **settings)
+    output, overwrite = settings.pop("output"), settings.pop("overwrite")
+    ledger = settings.pop("ledger")
+    try:
+        made = make_release(
+            model,
+            table,
+            schema=Schema.from_toml(schema),
+            progress=not quiet,
+            ledger=None if ledger is None else Ledger.open(ledger),
+            **settings,
+        )
+    except RunInterrupted as stop:
+        # From here on the partial trace is all there is; a second Ctrl-C must not cost it.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        written = save_release(stop.release, output, overwrite=overwrite)
+        spent = (
+            ""
+            if stop.release.guarantee is None
+            else f"epsilon {stop.release.guarantee.epsilon:.4g} is spent; "
+        )
+        say(f"nadpvi: {stop}; {spent}partial release: {written}")
+        raise
+    save_release(made, output, overwrite=overwrite)
+    return made
 
 
 def _infer(made: Release, *, quiet: bool, **settings: Any) -> Posterior:

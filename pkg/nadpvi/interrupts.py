@@ -1,0 +1,19 @@
+"""What an interrupted private run leaves behind."""
+
+from nadpvi.containers.release import Release
+
+__all__ = ["RunInterrupted"]
+
+
+class RunInterrupted(KeyboardInterrupt):
+    """Ctrl-C ended a private run after some of its steps.
+
+    Attributes
+    ----------
+    release : Release
+        The partial trace, with the guarantee of the steps that were drawn. Save it: that much is spent.
+    """
+
+    def __init__(self, release: Release, *, num_steps: int) -> None:
+        super().__init__(f"interrupted after {release.num_steps} of {num_steps} steps")
+        self.release = release
