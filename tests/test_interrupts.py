@@ -141,7 +141,6 @@ def test_signals_leave_a_partial_release(tmp_path, table, number):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=os.environ.copy(),
     )
     try:
         # The reservation is written right before the first step.
