@@ -229,3 +229,76 @@ def test_rescued_release(monkeypatch, tmp_path, table, schema):
         save_release(made, tmp_path / "gone" / "release.nc", overwrite=False)
     rescued = str(error.value).split("written to ")[1].split(" instead")[0]
     assert na.Release.load(rescued).num_steps == 3
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ["--chains", "0"],
+        ["--draws", "0"],
+        ["--warmup", "-1"],
+        ["--seed", "-1"],
+        ["--adapt-delta", "2"],
+        ["--burn-in", "1.5"],
+        ["--phi-star-prior", "abc"],
+        ["--engine", "jags"],
+        ["--steps", "2"],
+        ["--prior-sd", "0.001"],
+    ],
+)
+def test_fit_finds_bad_settings_before_it_spends(folder, change):
+    done = run("fit", *BASE, "--epsilon", "2", "--release", "r.nc", "-o", "p.nc", *change, cwd=folder)
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (folder / "r.nc").exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["release", *BASE, "--epsilon", "2", "-o", "people.csv"],
+        ["release", *BASE, "--epsilon", "2", "-o", "./people.toml"],
+        ["fit", *BASE, "--epsilon", "2", "--release", "r.nc", "-o", "people.csv"],
+        ["fit", *BASE, "--epsilon", "2", "--release", "people.csv", "-o", "p.nc"],
+        ["infer", "people.csv", "-o", "people.csv"],
+    ],
+)
+def test_force_never_destroys_an_input(folder, command):
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    done = run(*command, "--force", cwd=folder)
+    assert done.returncode == 2, done.stderr
+    assert "is an input" in done.stderr
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_tables_are_never_cut_and_caches_never_needed(folder):
+    """A narrow terminal, and no place for any cache: the numbers are all there."""
+    run("release", *BASE, "--epsilon", "2", "-o", "r.nc", cwd=folder)
+    nowhere = {"XDG_CACHE_HOME": "/proc/none", "HOME": "/proc/none", "NADPVI_CACHE_DIR": "/proc/none"}
+    done = run("infer", "r.nc", "-o", "p.nc", "--draws", "150", cwd=folder, COLUMNS="40", **nowhere)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "\u2026" not in done.stdout
+    row = next(line for line in done.stdout.splitlines() if "job[b]" in line)
+    assert len([cell for cell in row.split("\u2502") if cell.strip()]) == 8
+
+
+def test_a_full_stdout_is_one_line(folder):
+    done = subprocess.run(
+        f"{sys.executable} -m nadpvi doctor > /dev/full",
+        shell=True,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr == "nadpvi: error: No space left on device\n"
+
+
+def test_a_name_that_the_terminal_cannot_show(folder):
+    done = run(
+        "release", *BASE, "--epsilon", "2", "-o", "gr\u00f6\u00dfe.nc", cwd=folder, PYTHONIOENCODING="ascii"
+    )
+    assert done.returncode == 0, done.stderr
+    assert "gr\\xf6\\xdfe.nc" in done.stdout

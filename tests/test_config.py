@@ -52,3 +52,12 @@ def test_unknown_setting_is_refused():
 def test_unknown_scale_is_refused():
     with pytest.raises(ArgumentError, match="precision"):
         MeanField(scale="precision")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("clip_norm", 1e300), ("preconditioner_u", 1e30), ("initial_u", 1e300), ("initial_mu", -1e9)],
+)
+def test_absurd_settings_are_refused(name, value):
+    with pytest.raises(ArgumentError, match=f"{name} must be between"):
+        DPVIConfig(**{name: value})

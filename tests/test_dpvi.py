@@ -128,7 +128,7 @@ def test_chunks_do_not_change_the_sum(schema, table, monkeypatch):
     config = na.DPVIConfig(num_steps=5, sampling_rate=0.5)
     arguments = {"schema": schema, "privacy": BUDGET, "config": config, "insecure_seed": 3}
     whole = na.release(MODEL, table, **arguments)
-    monkeypatch.setattr("nadpvi.dpvi._CHUNK_VALUES", 60 * 7)
+    monkeypatch.setattr("nadpvi.dpvi._BLOCK_VALUES", 1)
     pieces = na.release(MODEL, table, **arguments)
     np.testing.assert_allclose(pieces.noisy_gradient, whole.noisy_gradient, rtol=1e-12)
 
@@ -179,6 +179,11 @@ class TestNothingIsSpent:
         with pytest.raises(na.ArgumentError, match="learning_rate"):
             na.release(MODEL, unread, schema=schema, privacy=na.NonPrivate())
 
+    def test_step_size_that_must_diverge(self, schema, unread):
+        model = na.models.LogisticRegression(outcome="y", prior_sd=0.003)
+        with pytest.raises(na.ArgumentError, match="must diverge"):
+            na.release(model, unread, schema=schema, privacy=BUDGET)
+
     def test_column_that_the_table_lacks(self, schema, table):
         with pytest.raises(na.DataError, match="gain"):
             na.release(MODEL, table.drop(columns="gain"), schema=schema, privacy=BUDGET)
@@ -222,7 +227,10 @@ def test_input_table_is_left_as_it_was(schema, table):
     pd.testing.assert_frame_equal(table, before)
 
 
-def test_a_diverging_run_says_what_to_change(schema, table):
-    config = na.DPVIConfig(num_steps=400, learning_rate=1e8)
-    with np.errstate(all="ignore"), pytest.raises(na.NadpviError, match="diverged"):
+def test_a_diverging_run_says_what_it_cost_and_what_to_change(schema, table, monkeypatch):
+    """Overflow on the way is no warning of NumPy's (warnings are errors here) but this one line."""
+    monkeypatch.setattr("nadpvi.dpvi._check_stability", lambda *args, **kwargs: None)
+    config = na.DPVIConfig(num_steps=3000, learning_rate=100.0)
+    with pytest.raises(na.NadpviError, match="budget counts as spent") as error:
         na.release(MODEL, table, schema=schema, privacy=BUDGET, config=config)
+    assert not isinstance(error.value, na.ArgumentError)

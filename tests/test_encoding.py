@@ -226,6 +226,7 @@ def test_spelling_of_a_number_does_not_depend_on_its_type():
         pd.period_range("2020", periods=1, freq="Y"),
         pd.arrays.IntervalArray.from_tuples([(0, 1)]),
         np.array([1j]),
+        pd.arrays.SparseArray([77123j], fill_value=77123j),
     ],
 )
 @pytest.mark.parametrize("entry", [REAL, LEVELS], ids=["real", "levels"])
@@ -234,6 +235,7 @@ def test_unsupported_types_are_named(values: object, entry: dict, on_problem: st
     with pytest.raises(DataError, match=r'^column "v" holds .* cells') as caught:
         encode_features(one_column(entry), pd.DataFrame({"v": values}), on_problem=on_problem)
     assert len(str(caught.value).splitlines()) == 1
+    assert "77123" not in str(caught.value)
 
 
 # Refusals: a planted cell among good ones, and what the one line must hold.
@@ -436,9 +438,33 @@ def test_parquet_types(tmp_path: Path):
 @pytest.mark.parametrize(("delimiter", "called"), [(";", "semicolon"), ("\t", "tab")])
 def test_wrong_delimiter_is_suggested(tmp_path: Path, delimiter: str, called: str):
     path = tmp_path / "table.csv"
-    path.write_text(delimiter.join(["well", "age"]) + "\n" + delimiter.join(["1", SECRET]) + "\n")
+    path.write_text(delimiter.join(["well", "age", SECRET]) + "\n" + delimiter.join("123") + "\n")
     with pytest.raises(NadpviError, match=f"the delimiter is a {called}") as caught:
         encode_features(make_design(SCHEMA, outcome="well", predictors=["age"]), path)
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "first", [f"{SECRET},well", f"age,{SECRET}", f"{SECRET},{SECRET}", f"{SECRET},", f"{SECRET};age", SECRET]
+)
+@pytest.mark.parametrize("on_problem", ["refuse", "incomplete"])
+def test_a_first_record_in_place_of_the_header_is_not_quoted(tmp_path: Path, first: str, on_problem: str):
+    path = tmp_path / "table.csv"
+    path.write_text(f"{first}\n{first}\n")
+    for encode in (encode_features, encode_outcome):
+        design = make_design(SCHEMA, outcome="well", predictors=["country", "sex"])
+        if encode is encode_outcome and first.endswith("well"):
+            continue
+        with pytest.raises(NadpviError) as caught:
+            encode(design, path, on_problem=on_problem)
+        assert SECRET not in str(caught.value)
+        assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_header_without_the_outcome_shows_the_known_names():
+    design = make_design(SCHEMA, outcome="well", predictors=["age", "sex"])
+    with pytest.raises(DataError, match='no column "well"; among its 3 columns are "age", "sex"') as caught:
+        encode_outcome(design, {"age": [1], "sex": ["F"], SECRET: [0]})
     assert SECRET not in str(caught.value)
 
 

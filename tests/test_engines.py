@@ -6,11 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from engine_checks import assert_short
+from trace_cases import make_release
 
+from nadpvi import gradient_model as gm
 from nadpvi.engines import embedded, programs
-from nadpvi.engines.base import check_data, check_seed
+from nadpvi.engines.base import SamplerSettings, check_data, check_seed, check_storage
 from nadpvi.engines.embedded import EmbeddedEngine
 from nadpvi.errors import ArgumentError, EngineError, FileError
+from nadpvi.inference.nuts import prepare_nuts, sample_nuts
 
 NORMAL = """
 data { int<lower=1> N; vector[N] y; }
@@ -163,6 +166,64 @@ def test_accepted_seeds_run(write, seed):
 def test_settings_outside_their_range_are_refused(write, name, value):
     with pytest.raises(ArgumentError, match=f"^{name} must be"):
         EmbeddedEngine().sample(write(NORMAL), DATA, **(SMALL | {name: value}))
+
+
+@pytest.mark.parametrize(
+    ("name", "most"), [("chains", 1000), ("warmup", 10**7), ("draws", 10**7), ("max_treedepth", 30)]
+)
+def test_counts_that_an_engine_would_wrap_are_refused(write, name, most):
+    assert getattr(SamplerSettings(**(SMALL | {name: most})), name) == most
+    for value in (most + 1, 2**32, 2**32 + 10, 10**20, 1e300):
+        with pytest.raises(ArgumentError, match=f"^{name} must be at most {most} .got [0-9]+..$") as error:
+            EmbeddedEngine().sample(write(NORMAL), DATA, **(SMALL | {name: value}))
+        assert "\n" not in str(error.value)
+
+
+def test_more_draws_than_memory_holds_are_refused():
+    check_storage(chains=2, draws=2**20, values_per_draw=2**10)
+    for draws in (2**20 + 1, 10**7):
+        with pytest.raises(ArgumentError, match=rf"^draws must be at most 1048576 with chains=2.*{draws}"):
+            check_storage(chains=2, draws=draws, values_per_draw=2**10)
+    with pytest.raises(ArgumentError, match=r"^draws must be at most 268435 with chains=1000"):
+        SamplerSettings(chains=1000, warmup=1, draws=10**6, seed=1)
+
+
+class RecordingEngine:
+    """Records what it is asked to prepare; it must never be asked to sample."""
+
+    name = "recording"
+    version = "0"
+
+    def __init__(self):
+        self.prepared = []
+
+    def prepare(self, program_path):
+        self.prepared.append(program_path.name)
+
+    def sample(self, *args, **settings):
+        raise AssertionError("reached the engine")
+
+
+def test_storage_of_the_whole_posterior_is_checked_before_the_engine_runs():
+    model = gm.make_gradient_model(make_release())
+    run = {"engine": RecordingEngine(), "chains": 1, "warmup": 1, "seed": 1}
+    with pytest.raises(AssertionError, match="reached the engine"):
+        sample_nuts(model, draws=10**7, **run)
+    # 10 million draws pass the program-blind check with 26 chains, and are too many for this model
+    SamplerSettings(chains=26, warmup=1, draws=10**7, seed=1)
+    with pytest.raises(ArgumentError, match=r"^draws must be at most .* with chains=26"):
+        sample_nuts(model, draws=10**7, **(run | {"chains": 26}))
+    with pytest.raises(ArgumentError, match=r"^draws must be at most 10000000"):
+        sample_nuts(model, draws=2**32 + 10, **run)
+
+
+def test_the_program_of_nuts_can_be_prepared_ahead(tmp_path, monkeypatch):
+    engine = RecordingEngine()
+    prepare_nuts(engine)
+    assert engine.prepared == ["gradient_model.stan"]
+    monkeypatch.setenv("NADPVI_CACHE_DIR", str(tmp_path / "cache"))
+    prepare_nuts(EmbeddedEngine())
+    assert not (tmp_path / "cache").exists()
 
 
 # --- errors of programs -------------------------------------------------------------------------------

@@ -91,9 +91,16 @@ def test_exactly_the_announced_number_of_steps_can_be_drawn(num_steps):
         source.draw()
 
 
-def test_noise_beyond_the_exact_range_is_refused():
-    source = DiscreteGaussianNoise(noise_multiplier=1e9, dimension=20, num_steps=1)
+def test_noise_beyond_the_exact_range_is_refused_before_any_is_drawn():
     with pytest.raises(PrivacyError, match="exact range"):
+        DiscreteGaussianNoise(noise_multiplier=1e9, dimension=20, num_steps=1)
+
+
+def test_a_forked_process_cannot_repeat_the_noise():
+    source = DiscreteGaussianNoise(noise_multiplier=1.0, dimension=4, num_steps=10)
+    source.draw()
+    source._process += 1  # what a child would see
+    with pytest.raises(PrivacyError, match="forked"):
         source.draw()
 
 

@@ -104,7 +104,7 @@ def test_round_trip_through_a_file(posterior, tmp_path):
     assert back.settings == posterior.settings
     with pytest.raises(na.FileError, match="exists"):
         posterior.save(path)
-    with pytest.raises(na.ArgumentError, match="expected a release"):
+    with pytest.raises(na.FileError, match="expected a release"):
         na.Release.load(path)
 
 

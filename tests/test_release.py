@@ -1,6 +1,9 @@
 """The container that crosses the wall: shape, file, and what is not in it."""
 
 import json
+import os
+import subprocess
+import sys
 
 import h5netcdf
 import numpy as np
@@ -126,28 +129,123 @@ def test_bad_places_are_refused(made, tmp_path):
         made.save("/dev/full", overwrite=True)
 
 
-def test_a_failed_write_leaves_nothing_and_no_lock(made, tmp_path, monkeypatch):
-    def fail(self, *args, **kwargs):
-        (tmp_path / "touched").write_text("x")
+def test_a_failed_write_leaves_nothing(made, tmp_path, monkeypatch):
+    def fail(descriptor):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(xr.Dataset, "to_netcdf", fail)
+        patch.setattr("os.fsync", fail)
         with pytest.raises(na.FileError, match="No space left"):
             made.save(tmp_path / "release.nc")
-    assert [item.name for item in tmp_path.iterdir()] == ["touched"]
+    assert list(tmp_path.iterdir()) == []
     made.save(tmp_path / "release.nc")
     assert na.Release.load(tmp_path / "release.nc").num_steps == 30
 
 
+def test_a_file_limit_is_one_line_and_no_crash(tmp_path):
+    """A real limit in a real process: HDF5 itself would end in a segmentation fault here."""
+    code = (
+        "import numpy as np, nadpvi as na\n"
+        "r = na.Release.from_arrays(phi=np.random.rand(4000, 4), noisy_gradient=np.random.rand(4000, 4),"
+        " noise_multiplier=1.0, clip_norm=1.0, sampling_rate=0.5)\n"
+        "try: r.save('r.nc')\n"
+        "except na.FileError as error: print(error)"
+    )
+    command = f"ulimit -f 8; trap '' XFSZ; exec {sys.executable} -c \"$CODE\""
+    done = subprocess.run(
+        ["bash", "-c", command],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "CODE": code},
+    )
+    assert done.returncode == 0, done.stderr
+    assert "cannot write r.nc: File too large" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_name_too_long_is_one_line(made, tmp_path):
+    for length in (250, 300):
+        name = "a" * (length - 3) + ".nc"
+        if length <= 255:
+            assert made.save(tmp_path / name).exists()
+        else:
+            with pytest.raises(na.FileError, match="File name too long"):
+                made.save(tmp_path / name)
+
+
+def test_a_file_made_meanwhile_is_kept(made, tmp_path, monkeypatch):
+    """Two runs that write to one name: the second finds it taken, and neither trace is lost."""
+    path = tmp_path / "release.nc"
+    original = os.fsync
+
+    def other_process(descriptor):
+        path.write_text("the other run's release")
+        original(descriptor)
+
+    monkeypatch.setattr("os.fsync", other_process)
+    with pytest.raises(na.FileError, match="another process"):
+        made.save(path)
+    assert path.read_text() == "the other run's release"
+    assert [item.name for item in tmp_path.iterdir()] == ["release.nc"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"noise_multiplier": True},
+        {"noise_multiplier": "1.0"},
+        {"noise_multiplier": 1.0},
+        {"clip_norm": None},
+        {"versions": None},
+        {"versions": [1]},
+        {"guarantee": 3},
+        {"guarantee": {"is_private": True}},
+        {"description": {"model": {"kind": "logistic_regression"}}},
+        {"description": []},
+        {"config": {"num_steps": "x"}},
+        {"config": {"guide": 7}},
+    ],
+)
+def test_forged_headers_are_one_line(made, tmp_path, change):
+    data = made.to_dataset()
+    header = json.loads(data.attrs[HEADER])
+    for key in (*change, None):
+        forged = {name: value for name, value in header.items() if name != key} if key else header | change
+        data.attrs[HEADER] = json.dumps(forged)
+        (tmp_path / "forged.nc").write_bytes(data.to_netcdf(engine="h5netcdf"))
+        if key in ("guarantee", "description", "config"):
+            continue  # may be absent
+        with pytest.raises(na.FileError, match=r"forged\.nc is damaged") as error:
+            na.Release.load(tmp_path / "forged.nc")
+        assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '"x"', "[" * 100_000])
+def test_headers_that_are_no_object(made, tmp_path, text):
+    data = made.to_dataset()
+    data.attrs[HEADER] = text
+    (tmp_path / "forged.nc").write_bytes(data.to_netcdf(engine="h5netcdf"))
+    with pytest.raises(na.FileError, match="no nadpvi header"):
+        na.Release.load(tmp_path / "forged.nc")
+
+
+def test_truncated_files_are_one_line(made, tmp_path):
+    whole = made.save(tmp_path / "release.nc").read_bytes()
+    for size in (0, 1, 100, 1000, len(whole) // 2, len(whole) - 1):
+        (tmp_path / "cut.nc").write_bytes(whole[:size])
+        with pytest.raises(na.FileError, match=r"cut\.nc is"):
+            na.Release.load(tmp_path / "cut.nc")
+
+
 def test_foreign_files_are_one_clear_line(tmp_path):
-    with pytest.raises(na.FileError, match="does not exist"):
+    with pytest.raises(na.FileError, match="No such file"):
         na.Release.load(tmp_path / "nothing.nc")
     (tmp_path / "text.nc").write_text("hello")
     with pytest.raises(na.FileError, match="not a file that nadpvi wrote"):
         na.Release.load(tmp_path / "text.nc")
     xr.Dataset({"a": 1}).to_netcdf(tmp_path / "other.nc", engine="h5netcdf")
-    with pytest.raises(na.ArgumentError, match="no nadpvi header"):
+    with pytest.raises(na.FileError, match="no nadpvi header"):
         na.Release.load(tmp_path / "other.nc")
 
 
@@ -156,7 +254,7 @@ def test_a_newer_format_is_refused(made, tmp_path):
     header = json.loads(data.attrs[HEADER]) | {"format_version": 99}
     data.attrs[HEADER] = json.dumps(header)
     data.to_netcdf(tmp_path / "new.nc", engine="h5netcdf")
-    with pytest.raises(na.ArgumentError, match="newer nadpvi"):
+    with pytest.raises(na.FileError, match="newer nadpvi"):
         na.Release.load(tmp_path / "new.nc")
 
 

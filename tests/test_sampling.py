@@ -95,3 +95,21 @@ def test_seed_rule(seed):
 
 def test_numpy_seed_is_accepted():
     assert check_seed("seed", np.int64(3)) == 3
+
+
+class Stub(np.random.Generator):
+    """A generator whose geometric draws are given."""
+
+    def __init__(self, gaps):
+        super().__init__(np.random.PCG64(0))
+        self.gaps = iter(gaps)
+
+    def geometric(self, p, size):
+        return np.array([next(self.gaps, 50) for _ in range(size)])
+
+
+@pytest.mark.parametrize("gaps", [[0, 4, 3], [3, 0, 0, 2], [2**63 - 1], [1, 2**62, 2**62]])
+def test_gaps_that_no_geometric_variable_has_do_no_harm(gaps):
+    index = poisson_sample(Stub(gaps), num_records=30, sampling_rate=0.1)
+    assert ((index >= 0) & (index < 30)).all()
+    assert (np.diff(index) > 0).all()

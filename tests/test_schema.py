@@ -1,6 +1,7 @@
 """The public description: what it accepts, what it refuses and how it travels."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -104,11 +105,61 @@ INCONSISTENT = {
 @pytest.mark.parametrize(("entry", "remedy"), INCONSISTENT.values(), ids=INCONSISTENT.keys())
 def test_inconsistent_column_is_one_line_with_name_and_remedy(entry: object, remedy: str):
     with pytest.raises(SchemaError) as caught:
-        Schema.from_dict({"columns": {"odd\ncolumn": entry}})
+        Schema.from_dict({"columns": {'odd "column': entry}})
     message = str(caught.value)
     assert len(message.splitlines()) == 1
-    assert r'"odd\ncolumn"' in message
+    assert r'"odd \"column"' in message
     assert remedy in message
+
+
+UNPRINTABLE = ["\0", "\x1b", "\n", "\t", "\x7f", "\ud800", "\u200b", "\u202e", "\u2028", "\xa0"]
+
+
+@pytest.mark.parametrize("character", UNPRINTABLE, ids=ascii)
+@pytest.mark.parametrize(
+    ("make", "place"),
+    [
+        (lambda text: RealColumn(name=text, lower=0, upper=1), "its name"),
+        (lambda text: BinaryColumn(name=text, levels=("a", "b")), "its name"),
+        (lambda text: CategoricalColumn(name=text, levels=("a", "b")), "its name"),
+        (lambda text: BinaryColumn(name="x", levels=("a", text)), "entry 2 of levels"),
+        (lambda text: CategoricalColumn(name="x", levels=(text, "b")), "entry 1 of levels"),
+        (
+            lambda text: RealColumn(name="x", lower=0, upper=1, missing_values=("", text)),
+            "entry 2 of missing_values",
+        ),
+        (
+            lambda text: CategoricalColumn(name="x", levels=("a", "b"), missing_values=(text,)),
+            "entry 1 of missing_values",
+        ),
+        (lambda text: Schema.from_dict({"columns": {text: REAL}}), "its name"),
+        (lambda text: Schema.from_dict({"columns": [{"name": text, **REAL}]}), "its name"),
+        (lambda text: Schema.from_dict({"columns": {text: "no table"}}), "its name"),
+    ],
+)
+def test_unprintable_text_is_refused_escaped(make: Callable[[str], object], place: str, character: str):
+    with pytest.raises(SchemaError) as caught:
+        make(f"v{character}w")
+    message = str(caught.value)
+    assert message.isprintable()
+    assert message.startswith("schema column ")
+    assert f"{place} holds the unprintable character {character!a}; remove it" in message
+
+
+@pytest.mark.parametrize("text", ["größe in cm", "e\u0301", "Ελλάδα", "日本", "a/b", '"', "x" * 256])
+def test_blanks_and_letters_of_any_script_are_kept(text: str):
+    column = CategoricalColumn(name=text, levels=(text, "other"), missing_values=("", text))
+    assert column.name == column.levels[0] == text
+
+
+@pytest.mark.parametrize(
+    "setting", [{"name": "x" * 257}, {"levels": ["a", "x" * 257]}, {"missing_values": ["x" * 257]}]
+)
+def test_texts_are_bounded(setting: dict):
+    with pytest.raises(SchemaError, match="has 257 characters; shorten it to 256") as caught:
+        Schema.from_dict({"columns": [{"name": "x", **LEVELS, **setting}]})
+    assert str(caught.value).startswith('schema column "x')
+    assert len(str(caught.value)) < 400
 
 
 @pytest.mark.parametrize(

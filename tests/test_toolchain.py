@@ -9,6 +9,7 @@ import pytest
 from engine_checks import assert_short
 
 from nadpvi.engines import discover, programs, toolchain
+from nadpvi.engines.cmdstan import CmdStanEngine
 from nadpvi.engines.embedded import EmbeddedEngine
 from nadpvi.errors import ArgumentError, EngineError
 
@@ -234,6 +235,43 @@ def test_build_errors_are_short_and_their_log_is_kept(builder, write, text, patt
     assert_short(error, r"^bad\.stan does not compile", pattern)
     log = Path(re.search("full log: (.*)", str(error.value)).group(1))
     assert "note 20" in log.read_text() or "g++ -c x" in log.read_text()
+
+
+@pytest.mark.parametrize("text", ["broken", "uncompilable"])
+def test_cmdstan_that_cannot_build_names_the_engine_that_needs_no_building(builder, write, text):
+    engine = CmdStanEngine(installation=builder)
+    with pytest.raises(EngineError) as error:
+        engine.prepare(write(text, "bad.stan"))
+    assert_short(error, "engine='stanli'", "--engine stanli")
+
+
+@pytest.mark.parametrize("content", ["#!/bin/sh\nexit 0\n", "\x7fELF of another machine"])
+@pytest.mark.parametrize("tool", ["stanc", "make"])
+def test_tool_that_does_not_start_is_one_line(builder, write, tmp_path, tool, content):
+    path = tmp_path / "make" if tool == "make" else builder.path / "bin" / "stanc"
+    path.write_text(content)
+    path.chmod(0o644 if content.startswith("#!") else 0o755)
+    with pytest.raises(EngineError) as error:
+        toolchain.build_program(write("one", "good.stan"), builder)
+    reason = "Permission denied" if content.startswith("#!") else "Exec format error"
+    assert_one_line(
+        str(error.value),
+        "good.stan cannot be compiled",
+        f"{path} does not start ({reason})",
+        "--engine stanli",
+    )
+
+
+def test_prepared_program_is_not_built_again(builder, write, tmp_path):
+    program = write("#!/bin/sh\nexit 3\n")
+    engine = CmdStanEngine(installation=builder)
+    engine.prepare(program)
+    (executable,) = (tmp_path / "cache" / "programs").glob("*/program")
+    executable.chmod(0o755)
+    for _ in range(2):
+        with pytest.raises(EngineError, match="chain 1 ended with exit code 3"):
+            engine.sample(program, {}, chains=1, warmup=1, draws=1, seed=1)
+    assert len((tmp_path / "calls").read_text().splitlines()) == 1
 
 
 def test_cache_that_fails_while_publishing_is_explained(builder, write, tmp_path):

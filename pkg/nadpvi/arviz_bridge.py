@@ -5,6 +5,9 @@ folder can be made.
 """
 
 import math
+import os
+import sys
+import tempfile
 import warnings
 from typing import Any
 
@@ -17,11 +20,34 @@ _MIN_DRAWS = 4
 
 
 def _import() -> Any:
-    """Return the arviz module, without its notices."""
+    """Return the arviz module, without its notices.
+
+    ArviZ 0.23 makes a cache folder when it is imported and fails where it may not; it then gets a temporary
+    one.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        import arviz
+        try:
+            import arviz
+        except OSError:
+            _forget_half_an_import()
+            with tempfile.TemporaryDirectory(prefix="nadpvi-arviz-") as folder:
+                before = os.environ.get("XDG_CACHE_HOME")
+                os.environ["XDG_CACHE_HOME"] = folder
+                try:
+                    import arviz
+                finally:
+                    if before is None:
+                        del os.environ["XDG_CACHE_HOME"]
+                    else:
+                        os.environ["XDG_CACHE_HOME"] = before
     return arviz
+
+
+def _forget_half_an_import() -> None:
+    """Drop what a failed import of ArviZ left behind, so that the next try starts afresh."""
+    for name in [name for name in sys.modules if name == "arviz" or name.startswith("arviz.")]:
+        del sys.modules[name]
 
 
 def arviz_version() -> tuple[int, int]:

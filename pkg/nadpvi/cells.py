@@ -92,8 +92,10 @@ def read_levels(cells: "pd.Series[Any]", column: BinaryColumn | CategoricalColum
 def _check_dtype(cells: "pd.Series[Any]", name: str) -> None:
     """Raise if the whole column is of a type that holds neither numbers nor levels."""
     if cells.dtype.kind in "cmM" or isinstance(cells.dtype, pd.PeriodDtype | pd.IntervalDtype):
+        # A sparse type spells out the commonest cell.
+        dtype = cells.dtype.subtype if isinstance(cells.dtype, pd.SparseDtype) else cells.dtype
         raise DataError(
-            f"column {quoted(name)} holds {cells.dtype} cells; give real numbers or text (dates as a number)"
+            f"column {quoted(name)} holds {dtype} cells; give real numbers or text (dates as a number)"
         )
 
 

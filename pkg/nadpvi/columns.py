@@ -27,11 +27,13 @@ __all__ = [
 ]
 
 _MAX_LISTED = 20
+_MAX_LENGTH = 256
 
 
 def quoted(name: object) -> str:
-    """Return a name in double quotes, on one line whatever characters it holds."""
+    """Return a name in double quotes, on one line whatever it holds; cut after 256 characters."""
     text = str(name)
+    text = text if len(text) <= _MAX_LENGTH else f"{text[:_MAX_LENGTH]}..."
     return json.dumps(text, ensure_ascii=not text.isprintable())
 
 
@@ -53,10 +55,29 @@ def _shown(value: object) -> str:
 
 
 def _check_name(name: object) -> str:
-    """Return the column's name, or raise unless it is text that can be shown."""
+    """Return the column's name, or raise unless it is text that can be shown and saved."""
     if not isinstance(name, str) or not name.strip():
         raise SchemaError(f"a schema column's name must be non-empty text (got {_shown(name)})")
+    _check_text(name, name, role="its name")
     return name
+
+
+def _check_text(name: str, text: str, *, role: str) -> None:
+    """Raise unless a text of a column is printable and short."""
+    # Names and levels travel into the release, where HDF5 refuses a NUL once the privacy budget is spent,
+    # and onto terminals, where an escape code would act.
+    for character in text:
+        if not character.isprintable():
+            raise _fail(
+                name,
+                f"{role} holds the unprintable character {character!a}; "
+                "remove it from the schema and from the table",
+            )
+    if len(text) > _MAX_LENGTH:
+        raise _fail(
+            name,
+            f"{role} has {len(text)} characters; shorten it to {_MAX_LENGTH} in the schema and the table",
+        )
 
 
 def _check_choice(name: str, key: str, value: object, known: tuple[str | None, ...]) -> None:
@@ -70,6 +91,8 @@ def _texts(name: str, key: str, value: object) -> tuple[str, ...]:
     """Return a list of distinct texts as a tuple, or raise."""
     if not isinstance(value, list | tuple) or not all(isinstance(text, str) for text in value):
         raise _fail(name, f'{key} must be a list of texts, each in quotes: ["a", "b"] or ["0", "1"]')
+    for position, text in enumerate(value, start=1):
+        _check_text(name, text, role=f"entry {position} of {key}")
     if len(set(value)) < len(value):
         twice = next(text for text in value if value.count(text) > 1)
         raise _fail(name, f"{key} lists {quoted(twice)} twice; remove one")
@@ -96,7 +119,8 @@ class RealColumn:
     Attributes
     ----------
     name : str
-        The column's name in the table, compared exactly.
+        The column's name in the table, compared exactly. Printable (`str.isprintable`), at most 256
+        characters; so is each text of the schema.
     lower, upper : float
         Public bounds, finite, lower < upper, in the column's own unit. A value outside is moved to the
         nearer bound, infinities too.

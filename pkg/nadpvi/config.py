@@ -10,6 +10,14 @@ from nadpvi.guides import MeanField
 
 __all__ = ["DPVIConfig"]
 
+# Beyond these a run would overflow, or spend its budget on a trace that nothing can be inferred from.
+_SENSIBLE = {
+    "clip_norm": (1e-9, 1e9),
+    "preconditioner_u": (1e-6, 1e6),
+    "initial_mu": (-1e6, 1e6),
+    "initial_u": (-30.0, 30.0),
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DPVIConfig:
@@ -68,6 +76,10 @@ class DPVIConfig:
                 object.__setattr__(self, name, check_positive(name, getattr(self, name)))
         for name in ("initial_mu", "initial_u"):
             object.__setattr__(self, name, check_real(name, getattr(self, name)))
+        for name, (low, high) in _SENSIBLE.items():
+            value = getattr(self, name)
+            if value is not None and not low <= value <= high:
+                raise ArgumentError(f"{name} must be between {low:g} and {high:g} (got {value:g}).")
         if not isinstance(self.guide, MeanField):
             raise ArgumentError(f"guide must be a MeanField (got {type(self.guide).__name__}).")
         if self.learning_rate is not None and self.learning_rate_constant is not None:

@@ -14,6 +14,7 @@ from nadpvi.containers.release import Release
 from nadpvi.containers.storage import package_versions
 from nadpvi.description import ModelDescription
 from nadpvi.dpvi import Settings, Trace, make_settings, run
+from nadpvi.dry_run import check_model
 from nadpvi.errors import ArgumentError
 from nadpvi.interrupts import RunInterrupted
 from nadpvi.models import Model
@@ -99,6 +100,7 @@ def release(
     if insecure_seed is not None:
         check_seed("insecure_seed", insecure_seed)
     description = ModelDescription(model=model, schema=schema, guide=settings_in.guide)
+    check_model(description)
     sigma, discreteness = _noise_multiplier(privacy, settings_in, dimension=len(description.phi_labels))
     settings = make_settings(description, settings_in, noise_multiplier=sigma)
 
@@ -253,6 +255,11 @@ def _guarantee(
         clip_norm=settings.clip_norm,
         mechanism=noise.mechanism,
         discreteness=discreteness if noise.is_private else 0.0,
-        assumed_public=("schema", "model", "number of steps", "sampling rate", "clip norm", "preconditioner"),
+        assumed_public=(
+            "schema",
+            "model, which treats every record by itself",
+            "configuration (guide, steps, sampling rate, clip norm, preconditioner, learning rate, start)",
+            "delta",
+        ),
         reason_not_private=simulated if noise_multiplier > 0 and not noise.is_private else None,
     )

@@ -12,12 +12,11 @@ from nadpvi.containers.posterior import Posterior
 from nadpvi.containers.storage import check_writable
 from nadpvi.curator import release
 from nadpvi.datasets import ADULT_PREDICTORS, adult_schema, load_adult
-from nadpvi.engines.discover import find_engine
-from nadpvi.inference.api import infer
+from nadpvi.errors import FileError
+from nadpvi.inference.api import check_inference, infer
 from nadpvi.models import LogisticRegression
 from nadpvi.plots import plot_calibration
 from nadpvi.privacy.guarantee import PrivacyBudget
-from nadpvi.privacy.randomness import check_seed
 from nadpvi.scores import predict_rows, score_binary
 
 __all__ = ["DEMO_CONFIG", "PUBLISHED_CONFIG", "DemoResult", "run_demo"]
@@ -80,12 +79,14 @@ def run_demo(
     say : callable
         Receives one line before each stage.
     """
-    find_engine(engine)
-    folder.mkdir(parents=True, exist_ok=True)
-    files = {name: check_writable(folder / name, overwrite=overwrite) for name in _FILES}
-    if seed is not None:
-        check_seed("seed", seed)
     budget = PrivacyBudget(epsilon=epsilon, delta=delta)
+    config = PUBLISHED_CONFIG if published else DEMO_CONFIG
+    check_inference(num_steps=config.num_steps, seed=seed, engine=engine)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(f"cannot make folder {folder}: {error.strerror}.") from error
+    files = {name: check_writable(folder / name, overwrite=overwrite) for name in _FILES}
     model = LogisticRegression(outcome="income", predictors=ADULT_PREDICTORS)
     schema, train, test = adult_schema(), load_adult("train"), load_adult("test")
 
@@ -95,7 +96,7 @@ def run_demo(
         train,
         schema=schema,
         privacy=budget,
-        config=PUBLISHED_CONFIG if published else DEMO_CONFIG,
+        config=config,
         insecure_seed=insecure_seed,
         progress=progress,
     )

@@ -79,19 +79,35 @@ def warn_of_disagreement(posterior: xr.Dataset, *, names: Sequence[str]) -> None
     InferenceWarning
         If R-hat is above 1.01, or bulk or tail ESS below 100 a chain, for any coordinate.
     """
-    chains = convergence(posterior[list(names)])
-    worst_r_hat = max(float(chains["r_hat"][name].max()) for name in names)
-    least_ess = min(float(chains[key][name].min()) for key in ("ess_bulk", "ess_tail") for name in names)
-    needed = _MIN_ESS_PER_CHAIN * posterior.sizes["chain"]
-    if worst_r_hat > _MAX_R_HAT:
+    sizes = posterior.sizes
+    if sizes["chain"] < 2 or sizes["draw"] < 4:
         warnings.warn(
-            f"chains disagree: R-hat is {worst_r_hat:.3f} where {_MAX_R_HAT} is the limit; raise warmup.",
+            f"{sizes['chain']} chain(s) of {sizes['draw']} draws cannot show whether sampling converged; use "
+            "at least 2 chains, better 4.",
             InferenceWarning,
             stacklevel=3,
         )
-    if least_ess < needed:
+        return
+    chains = convergence(posterior[list(names)])
+    # A coordinate that never moves has no R-hat; that is a failure, not a pass.
+    r_hat = np.concatenate([chains["r_hat"][name].to_numpy().ravel() for name in names])
+    ess = np.concatenate(
+        [chains[k][name].to_numpy().ravel() for k in ("ess_bulk", "ess_tail") for name in names]
+    )
+    stuck = int(np.isnan(r_hat).sum())
+    needed = _MIN_ESS_PER_CHAIN * sizes["chain"]
+    if stuck:
+        warnings.warn(f"{stuck} coordinates never moved; raise warmup.", InferenceWarning, stacklevel=3)
+    worst = np.nanmax(r_hat, initial=0.0)
+    if worst > _MAX_R_HAT:
         warnings.warn(
-            f"too few effective draws: {least_ess:.0f} where {needed} are needed; raise draws.",
+            f"chains disagree: R-hat is {worst:.3f} where {_MAX_R_HAT} is the limit; raise warmup.",
+            InferenceWarning,
+            stacklevel=3,
+        )
+    if np.nanmin(ess, initial=np.inf) < needed:
+        warnings.warn(
+            f"too few effective draws: {np.nanmin(ess):.0f} where {needed} are needed; raise draws.",
             InferenceWarning,
             stacklevel=3,
         )

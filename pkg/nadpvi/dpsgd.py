@@ -63,7 +63,9 @@ def _robust_norms(gradients: PerRecordGradients) -> Array:
     return norms
 
 
-def clipped_sum(gradients: PerRecordGradients, *, clip_norm: float, grid_units: int | None) -> Array:
+def clipped_sum(
+    gradients: PerRecordGradients, *, clip_norm: float, grid_units: int | None, num_records: int | None = None
+) -> Array:
     """Return the sum of clipped gradients, in grid units or, without a grid, in clip norms.
 
     Guarantees
@@ -73,6 +75,7 @@ def clipped_sum(gradients: PerRecordGradients, *, clip_norm: float, grid_units: 
       cannot lengthen it, the truncated vector's norm is checked, and sums of integers are exact in
       float64 (`check_exact_sums`).
     - A record whose gradient is not finite, or whose vector fails the check, contributes zero.
+    - Rows of padding contribute zero.
     - No records give zeros. Nothing is divided by the number of records.
 
     Parameters
@@ -83,6 +86,8 @@ def clipped_sum(gradients: PerRecordGradients, *, clip_norm: float, grid_units: 
         L2 bound C > 0, in units of the preconditioned gradient.
     grid_units : int or None
         Grid units per clip norm; None sums in floating point (simulation only).
+    num_records : int, optional
+        How many rows count, from the first on; the others are padding. All of them when omitted.
 
     Returns
     -------
@@ -91,6 +96,8 @@ def clipped_sum(gradients: PerRecordGradients, *, clip_norm: float, grid_units: 
     units = grid_units or 1
     with np.errstate(over="ignore", invalid="ignore"):
         weights = clip_weights(gradients, clip_norm=clip_norm) * (units / clip_norm)
+        if num_records is not None:
+            weights[num_records:] = 0.0
         if grid_units is None:
             total = gradients.weighted_sum(weights)
             if np.isfinite(total).all():
@@ -101,6 +108,8 @@ def clipped_sum(gradients: PerRecordGradients, *, clip_norm: float, grid_units: 
         # Measured on what is summed, so that no rounding, overflow or underflow on the way can matter. The
         # limit leaves room for the rounding of this very sum; the clip's own margin keeps sound rows below.
         sound = np.einsum("bd,bd->b", rows, rows) <= units**2 * (1.0 - _MARGIN)
+    if num_records is not None:
+        sound[num_records:] = False
     if not sound.all():
         rows[~sound] = 0.0
     return np.ones(len(rows)) @ rows

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from nadpvi.config import DPVIConfig
 from nadpvi.description import ModelDescription
 from nadpvi.dpsgd import check_exact_sums, clipped_sum, release_gradient
-from nadpvi.errors import ArgumentError, NadpviError
+from nadpvi.errors import ArgumentError, ModelError, NadpviError
 from nadpvi.gradients import likelihood_gradients
 from nadpvi.models.base import RecordBatch
 from nadpvi.privacy.noise import NoiseSource
@@ -23,9 +23,9 @@ __all__ = ["Settings", "State", "Trace", "make_settings", "run", "step"]
 
 Array = NDArray[np.float64]
 
-# Rows per chunk times draws times parameters: 5 MB in the largest temporary, small enough to stay in cache
+# Rows per block times draws times parameters: 2.4 MB in the largest temporary, small enough to stay in cache
 # where it matters and large enough to keep Python out of the way.
-_CHUNK_VALUES = 600_000
+_BLOCK_VALUES = 300_000
 
 
 class State(NamedTuple):
@@ -93,6 +93,7 @@ def make_settings(description: ModelDescription, config: DPVIConfig, *, noise_mu
         )
     else:
         raise ArgumentError("learning_rate must be given for a run without noise.")
+    _check_stability(description, base=base, sampling_rate=config.sampling_rate)
     return Settings(
         description=description,
         num_steps=config.num_steps,
@@ -103,6 +104,21 @@ def make_settings(description: ModelDescription, config: DPVIConfig, *, noise_mu
         learning_rate=base * preconditioner,
         initial_phi=guide.initial(num_params=num_params, mu=config.initial_mu, u=config.initial_u),
     )
+
+
+def _check_stability(description: ModelDescription, *, base: float, sampling_rate: float) -> None:
+    """Refuse a step size with which the prior alone makes the iterates diverge.
+
+    Under a prior of sd s a location moves by base * kappa * mu / s^2 a step; from twice mu on, it overshoots
+    further each time. The records can only add to that curvature.
+    """
+    _, prior_sd = description.phi_prior_moments()
+    growth = base * sampling_rate / float(np.nanmin(prior_sd)) ** 2
+    if not math.isfinite(growth) or growth >= 2.0:
+        raise ArgumentError(
+            f"learning_rate {base:.3g} must diverge under a prior sd of {np.nanmin(prior_sd):.3g}: lower "
+            "learning_rate_constant or raise prior_sd."
+        )
 
 
 def resolve_clip_norm(description: ModelDescription, config: DPVIConfig) -> float:
@@ -131,16 +147,27 @@ def step(
         streams.subsample, num_records=len(records.y), sampling_rate=settings.sampling_rate
     )
     total = np.zeros_like(state.phi)
-    for chunk in _chunks(indices, rows=max(1, _CHUNK_VALUES // standard_normal.size)):
-        gradients = likelihood_gradients(
-            settings.description.model,
-            RecordBatch(x=records.x[chunk], y=records.y[chunk]),
-            guide=settings.description.guide,
-            phi=state.phi,
-            standard_normal=standard_normal,
-            preconditioner=settings.preconditioner,
+    for block in _blocks(records, indices, num_rows=block_rows(standard_normal.size)):
+        try:
+            gradients = likelihood_gradients(
+                settings.description.model,
+                block.batch,
+                guide=settings.description.guide,
+                phi=state.phi,
+                standard_normal=standard_normal,
+                preconditioner=settings.preconditioner,
+            )
+        except Exception as error:  # a model's own code, whose message may show a record
+            raise ModelError(
+                f"the model failed on a record at step {state.num_steps}: {type(error).__name__}. It must "
+                "not fail, whatever a record holds; count the budget as spent."
+            ) from None
+        total += clipped_sum(
+            gradients,
+            clip_norm=settings.clip_norm,
+            grid_units=noise.grid_units,
+            num_records=block.num_records,
         )
-        total += clipped_sum(gradients, clip_norm=settings.clip_norm, grid_units=noise.grid_units)
     noisy = release_gradient(
         total, noise=noise, clip_norm=settings.clip_norm, preconditioner=settings.preconditioner
     )
@@ -185,7 +212,9 @@ def run(
     state = State(0, settings.initial_phi)
     for index in range(settings.num_steps):
         trace.phi[index] = state.phi
-        state, noisy = step(state, records=records, settings=settings, noise=noise, streams=streams)
+        # An overflow shows in the check below; NumPy's own warning would only say so less clearly.
+        with np.errstate(all="ignore"):
+            state, noisy = step(state, records=records, settings=settings, noise=noise, streams=streams)
         trace.noisy_gradient[index] = noisy
         if not np.isfinite(state.phi).all():
             raise NadpviError(
@@ -195,7 +224,27 @@ def run(
         yield index + 1, trace
 
 
-def _chunks(indices: NDArray[np.int64], *, rows: int) -> Iterator[NDArray[np.int64]]:
-    """Yield the indices in pieces of at most `rows`; nothing for an empty batch."""
-    for start in range(0, len(indices), rows):
-        yield indices[start : start + rows]
+class _Block(NamedTuple):
+    """A batch of fixed shape whose first `num_records` rows are records; the rest are zeros."""
+
+    batch: RecordBatch
+    num_records: int
+
+
+def block_rows(draw_values: int) -> int:
+    """Return how many rows each block has: a multiple of 64, fixed by S * K = `draw_values` alone."""
+    return max(64, _BLOCK_VALUES // draw_values // 64 * 64)
+
+
+def _blocks(records: Records, indices: NDArray[np.int64], *, num_rows: int) -> Iterator[_Block]:
+    """Yield the sampled records in zero-padded blocks of one shape; nothing for an empty batch.
+
+    The shape must not depend on the batch: a matrix product picks its kernel by shape, so that otherwise one
+    record's arrival could move the last bit of another's gradient, and truncation a whole grid unit.
+    """
+    for start in range(0, len(indices), num_rows):
+        chosen = indices[start : start + num_rows]
+        x, y = np.zeros((num_rows, records.x.shape[1])), np.zeros(num_rows)
+        np.take(records.x, chosen, axis=0, out=x[: len(chosen)], mode="clip")
+        y[: len(chosen)] = records.y[chosen]
+        yield _Block(RecordBatch(x=x, y=y), len(chosen))

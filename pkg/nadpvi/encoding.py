@@ -188,7 +188,7 @@ def encode_features(design: Design, table: TableLike, *, on_problem: OnProblem =
     """
     _check_on_problem(on_problem)
     frame = to_table(table)
-    require_columns(frame, design.predictors)
+    require_columns(frame, design.predictors, known=design.predictors)
     x = np.zeros((len(frame), design.num_features))
     is_complete = np.ones(len(frame), dtype=np.bool_)
     if design.intercept:
@@ -216,7 +216,7 @@ def encode_outcome(design: Design, table: TableLike, *, on_problem: OnProblem = 
     """
     _check_on_problem(on_problem)
     frame = to_table(table)
-    require_columns(frame, (design.outcome,))
+    require_columns(frame, (design.outcome,), known=design.schema.names)
     values, is_good = _read(design.schema[design.outcome], frame[design.outcome], on_problem)
     return EncodedOutcome(np.where(is_good, values, 0.0), is_good)
 

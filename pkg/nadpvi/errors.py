@@ -10,6 +10,7 @@ __all__ = [
     "EngineError",
     "FileError",
     "InferenceWarning",
+    "ModelError",
     "NadpviError",
     "PrivacyError",
     "SchemaError",
@@ -38,6 +39,10 @@ class FileError(NadpviError, OSError):
 
 class PrivacyError(NadpviError, RuntimeError):
     """Going on would void the privacy guarantee."""
+
+
+class ModelError(NadpviError, RuntimeError):
+    """A model's own code does not do what the mechanism needs."""
 
 
 class EngineError(NadpviError, RuntimeError):

@@ -1,10 +1,11 @@
 """Figures, drawn with matplotlib on a canvas that needs no display."""
 
+import io
 import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from nadpvi.containers.storage import write_atomically
+from nadpvi.containers.storage import write_bytes
 from nadpvi.scores import ScoredRows, calibration_curve
 
 __all__ = ["plot_calibration"]
@@ -41,6 +42,6 @@ def plot_calibration(
     axes.set(xlabel="predicted probability", ylabel="observed rate", xlim=(0, 1), ylim=(0, 1))
     axes.set_title("Calibration on test rows, 10 bins of equal width", fontsize=10)
     axes.legend(frameon=False)
-    return write_atomically(
-        lambda aside: figure.savefig(aside, format="png", dpi=150), path, overwrite=overwrite
-    )
+    image = io.BytesIO()
+    figure.savefig(image, format="png", dpi=150)
+    return write_bytes(image.getvalue(), path, overwrite=overwrite)

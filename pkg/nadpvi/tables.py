@@ -1,7 +1,8 @@
 """Read a table from a file, or take one from memory, without guessing what a cell means.
 
 Cells of a CSV file stay text: what counts as a number, a level or as missing is the schema's to say, so a
-level called "NA" survives. Messages name files and columns, never a cell.
+level called "NA" survives. Messages quote a column's name only if the caller gave it: what stands where the
+names should be may be a person's record, so the table's own names are told by position.
 """
 
 import csv
@@ -60,30 +61,37 @@ def to_table(source: TableLike) -> pd.DataFrame:
     return table
 
 
-def require_columns(table: pd.DataFrame, names: tuple[str, ...]) -> None:
-    """Raise a DataError that names the first absent column, those found, and the delimiter if it seems wrong.
+def require_columns(table: pd.DataFrame, names: tuple[str, ...], *, known: tuple[str, ...]) -> None:
+    """Raise a DataError that names the first absent column, with a hint at what is wrong.
 
-    The names found are listed only if one of them was expected: a file without a header has a person's
-    record where the names should be.
+    Parameters
+    ----------
+    table : DataFrame
+    names : tuple of str
+        The columns to be there.
+    known : tuple of str
+        Names that belong to such a table, `names` among them. No other name of the table is quoted, and
+        these only if at least half of them were found.
     """
     absent = [name for name in names if name not in table.columns]
-    if not absent:
-        return
-    found = [str(name) for name in table.columns]
-    problem = f"the table has no column {quoted(absent[0])}"
+    if absent:
+        headings = [str(name) for name in table.columns]
+        raise DataError(f"the table has no column {quoted(absent[0])}{_hint(headings, known)}")
+
+
+def _hint(headings: list[str], known: tuple[str, ...]) -> str:
+    """Return how a message on an absent column goes on."""
     for delimiter, called in ((";", "semicolon"), ("\t", "tab"), ("|", "vertical bar")):
-        parts = [part.strip().strip('"') for name in found for part in name.split(delimiter)]
-        if len(parts) > len(found) and set(parts) & set(names):
-            raise DataError(
-                f"{problem}; found {listed(found)}: the delimiter is a {called}, save the file with commas"
-            )
-    if {name.strip() for name in found} & set(absent):
-        raise DataError(f"{problem}; found {listed(found)}: remove the blanks around the names")
-    if len(absent) < len(names):
-        raise DataError(f"{problem}; found {listed(found)}")
-    raise DataError(
-        f"{problem}, nor any other one asked for; is its first line a header, with commas between names?"
-    )
+        parts = [part.strip().strip('"') for heading in headings for part in heading.split(delimiter)]
+        if len(parts) > len(headings) and set(parts) & set(known):
+            return f"; the delimiter is a {called}, save the file with commas"
+    if {heading.strip() for heading in headings} & (set(known) - set(headings)):
+        return "; remove the blanks around the names in the header"
+    found = [name for name in known if name in headings]
+    count = f"{len(headings)} column{'' if len(headings) == 1 else 's'}"
+    if found and 2 * len(found) >= len(known):
+        return f"; among its {count} are {listed(found)}: names are compared exactly, capitals too"
+    return f" (it has {count}); the first line must hold the column names, with commas between them"
 
 
 def read_table(path: str | PathLike[str]) -> pd.DataFrame:
@@ -130,13 +138,17 @@ def read_table(path: str | PathLike[str]) -> pd.DataFrame:
 
 
 def _check_names(names: list[str], *, source: str) -> None:
-    """Raise if a column cannot be told by its name."""
+    """Raise if a column cannot be told by its name; it is told by its position."""
+    first: dict[str, int] = {}
     for position, name in enumerate(names, start=1):
         if not name.strip():
             raise DataError(f"{source}: column {position} has an empty name; name it or remove it")
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise DataError(f"{source}: two columns are called {quoted(twice)}; rename or remove one")
+        earlier = first.setdefault(name, position)
+        if earlier != position:
+            raise DataError(
+                f"{source}: columns {earlier} and {position} of the header have the same name; rename or "
+                "remove one, or add the header if the first line is a record"
+            )
 
 
 def _from_csv(reader: Any, path: Path) -> pd.DataFrame:
@@ -195,20 +207,17 @@ def _read_parquet(path: Path) -> pd.DataFrame:
 def _from_mapping(source: Mapping[str, Any]) -> pd.DataFrame:
     """Return a mapping from name to column as a table, matched by position."""
     columns: dict[str, pd.Series[Any]] = {}
-    for name, values in source.items():
+    for position, (name, values) in enumerate(source.items(), start=1):
         if not isinstance(name, str):
             raise DataError(f"column names must be text (got a {type(name).__name__})")
         sequence = isinstance(values, Sequence) and not isinstance(values, str | bytes)
         if getattr(values, "ndim", 1 if sequence else 0) != 1:
-            raise DataError(f"column {quoted(name)} must be one-dimensional: one cell a row")
+            raise DataError(f"column {position} of the table must be one-dimensional: one cell a row")
         # Cells of mixed types are kept as they are: pandas would infer a type from all of them together.
         dtype = object if sequence else values.dtype
         columns[name] = pd.Series(values, dtype=dtype).reset_index(drop=True)
-    lengths = {name: len(column) for name, column in columns.items()}
-    if len(set(lengths.values())) > 1:
-        first, *others = lengths
-        odd = next(name for name in others if lengths[name] != lengths[first])
-        raise DataError(
-            f"columns {quoted(first)} and {quoted(odd)} differ in length; give one cell a row in each"
-        )
+    lengths = [len(column) for column in columns.values()]
+    if len(set(lengths)) > 1:
+        odd = next(i for i, length in enumerate(lengths, start=1) if length != lengths[0])
+        raise DataError(f"columns 1 and {odd} of the table differ in length; give one cell a row in each")
     return pd.DataFrame(columns)

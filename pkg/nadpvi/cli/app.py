@@ -1,5 +1,6 @@
 """Entry point: which commands there are, and how errors leave the process."""
 
+import io
 import os
 import signal
 import sys
@@ -56,12 +57,32 @@ def main() -> None:
     Exit codes: 0 success, 1 failure, 2 bad usage, 130 interrupted.
     """
     # A termination request ends the run the way Ctrl-C does: what was drawn is saved, one line, no traceback.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # Stan's sampler listens to SIGINT alone, so that is what it gets.
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A name that the terminal cannot show must not cost a result that is already computed.
+            stream.reconfigure(errors="backslashreplace")
     try:
-        app()
+        try:
+            app()
+        finally:
+            # Here, not at the interpreter's exit, where a full disk would be a traceback.
+            sys.stdout.flush()
     except NadpviError as error:
         _fail(error, code=2 if isinstance(error, ArgumentError | SchemaError) else 1)
+    except BrokenPipeError:
+        # The reader of a pipe has seen enough.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except OSError as error:
+        if os.environ.get("NADPVI_DEBUG"):
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.stderr.write(f"nadpvi: error: {error.strerror or error}\n")
+        sys.exit(1)
     except KeyboardInterrupt:
+        sys.stderr.write("nadpvi: interrupted\n")
         sys.exit(130)
     except SystemExit as stop:
         if stop.code == 130:

@@ -53,7 +53,11 @@ def print_frame(frame: pd.DataFrame, *, title: str, formats: dict[str, str]) -> 
     for label, row in frame.iterrows():
         cells = [format(row[name], formats[str(name)]) for name in frame.columns]
         table.add_row(Text(str(label)), *cells)
-    _console().print(table)
+    console = _console()
+    # A table wider than the terminal wraps there and stays readable; cut-off numbers would not.
+    unlimited = console.options.update(max_width=10_000)
+    console.width = max(console.width, console.measure(table, options=unlimited).maximum)
+    console.print(table)
 
 
 @contextmanager
@@ -72,10 +76,10 @@ def warnings_as_lines() -> Iterator[None]:
 
 
 def _console() -> "Console":
-    """Return a console on stdout that never truncates a table in a pipe."""
+    """Return a console on stdout."""
     from rich.console import Console
 
-    return Console() if sys.stdout.isatty() else Console(width=160)
+    return Console()
 
 
 def _strict(value: Any) -> Any:

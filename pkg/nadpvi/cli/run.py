@@ -13,9 +13,9 @@ from nadpvi.cli.summary import print_posterior
 from nadpvi.config import DPVIConfig
 from nadpvi.containers.posterior import Posterior
 from nadpvi.containers.release import Release
-from nadpvi.containers.storage import check_writable
-from nadpvi.engines.discover import find_engine
+from nadpvi.containers.storage import check_not_an_input, check_writable
 from nadpvi.errors import ArgumentError, FileError
+from nadpvi.inference.api import check_inference
 from nadpvi.interrupts import RunInterrupted
 from nadpvi.models import model_from_dict
 from nadpvi.privacy.guarantee import PrivacyBudget
@@ -56,6 +56,7 @@ def release(
     Example: nadpvi release people.csv --schema people.toml --outcome income --epsilon 1 --delta 1e-5
     -o release.nc
     """
+    check_not_an_input([output], inputs=[table, schema, *([ledger] if ledger else [])])
     check_writable(output, overwrite=force)
     with warnings_as_lines():
         made = _release(
@@ -102,6 +103,7 @@ def infer(
 
     Example: nadpvi infer release.nc -o posterior.nc
     """
+    check_not_an_input([output], inputs=[release_file])
     check_writable(output, overwrite=force)
     with warnings_as_lines():
         posterior = _infer(
@@ -161,12 +163,24 @@ def fit(
     Example: nadpvi fit people.csv --schema people.toml --outcome income --epsilon 1 --delta 1e-5
     --release release.nc -o posterior.nc
     """
+    inputs = [table, schema, *([ledger] if ledger else [])]
+    check_not_an_input([release_output, output], inputs=inputs)
     check_writable(release_output, overwrite=force)
     check_writable(output, overwrite=force)
     if release_output.resolve() == output.resolve():
         raise ArgumentError("--release and --output must be different files.")
-    # A missing Stan must be found before the budget is spent, not after.
-    find_engine(engine)
+    sampling: dict[str, Any] = {
+        "draws": draws,
+        "chains": chains,
+        "warmup": warmup,
+        "seed": seed,
+        "burn_in": burn_in,
+        "phi_star_prior": phi_star_prior,
+        "engine": engine,
+        "adapt_delta": adapt_delta,
+    }
+    # A missing Stan or a bad setting must be found before the budget is spent, not after.
+    check_inference(num_steps=steps, **sampling)
     with warnings_as_lines():
         made = _release(
             table=table,
@@ -189,19 +203,7 @@ def fit(
             quiet=quiet,
         )
         say(f"release: {release_output}", quiet=quiet)
-        posterior = _infer(
-            made,
-            quiet=quiet,
-            draws=draws,
-            chains=chains,
-            warmup=warmup,
-            seed=seed,
-            phi_star_prior=phi_star_prior,
-            burn_in=burn_in,
-            subsampling_noise=subsampling_noise,
-            engine=engine,
-            adapt_delta=adapt_delta,
-        )
+        posterior = _infer(made, quiet=quiet, subsampling_noise=subsampling_noise, **sampling)
         posterior.save(output, overwrite=force)
         print_posterior(posterior, as_json=json)
     say(f"posterior: {output}", quiet=quiet)
@@ -218,8 +220,11 @@ def save_release(made: Release, path: Path, *, overwrite: bool) -> Path:
     try:
         return made.save(path, overwrite=overwrite)
     except FileError as error:
-        folder = Path(tempfile.mkdtemp(prefix="nadpvi-rescued-"))
-        rescued = made.save(folder / "release.nc")
+        try:
+            folder = Path(tempfile.mkdtemp(prefix="nadpvi-rescued-"))
+            rescued = made.save(folder / "release.nc")
+        except OSError as second:
+            raise FileError(f"{error} Nor could it be kept in the temporary folder: {second}") from second
         raise FileError(f"{error} The release was written to {rescued} instead; keep it.") from error
 
 

@@ -13,6 +13,10 @@ from nadpvi.containers.storage import file_kind
 
 __all__ = ["print_posterior", "summary"]
 
+_CAVEAT = (
+    "Curvature is taken as diagonal: intervals of correlated coefficients, one-hot ones above all, are too "
+    "narrow (docs/method.md)."
+)
 _FORMATS = {"mean": ".3f", "sd": ".3f", "ess_bulk": ".0f", "ess_tail": ".0f", "r_hat": ".3f"}
 
 
@@ -73,6 +77,8 @@ def print_posterior(posterior: Posterior, *, as_json: bool, probability: float =
     if posterior.guarantee is not None:
         print_text(posterior.guarantee.sentence())
     formats = {name: _FORMATS.get(name, ".3f") for name in table.columns}
+    if posterior.settings.get("curvature") == "diagonal" and len(table) > 1:
+        print_text(_CAVEAT)
     print_frame(table, title=f"Posterior: mean, sd, {interval}, ESS, R-hat", formats=formats)
     if divergences is not None:
         sizes = posterior.groups["posterior"].sizes

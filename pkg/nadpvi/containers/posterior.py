@@ -14,7 +14,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from nadpvi.arviz_bridge import to_arviz
-from nadpvi.containers.storage import HEADER, parse_header, read_netcdf, write_atomically
+from nadpvi.containers.storage import HEADER, load_file, to_netcdf, write_bytes
 from nadpvi.description import ModelDescription
 from nadpvi.diagnostics import num_divergences, summarise
 from nadpvi.errors import ArgumentError
@@ -128,10 +128,7 @@ class Posterior:
         FileError
             If the file exists and `overwrite` is false, or cannot be written.
         """
-        tree = self.to_datatree()
-        return write_atomically(
-            lambda aside: tree.to_netcdf(aside, engine="h5netcdf"), path, overwrite=overwrite
-        )
+        return write_bytes(to_netcdf(self.to_datatree()), path, overwrite=overwrite)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Posterior":
@@ -140,19 +137,24 @@ class Posterior:
         Raises
         ------
         FileError
-            If the file is missing, damaged or not a netCDF file.
-        ArgumentError
-            If it holds something other than a posterior of a known format.
+            If the file is missing, foreign or damaged, holds something other than a posterior, or is of a
+            newer format.
         """
-        tree = read_netcdf(path, load=_load_tree)
-        header = parse_header(tree, kind="posterior", version=_FORMAT_VERSION)
+        return load_file(path, kind="posterior", format_version=_FORMAT_VERSION, build=cls._from_file)
+
+    @classmethod
+    def _from_file(cls, tree: xr.DataTree, header: dict[str, Any]) -> "Posterior":
+        """Build a posterior from what its file holds."""
         guarantee, description = header["guarantee"], header["description"]
-        return cls(
+        made = cls(
             groups={name: tree[name].to_dataset() for name in _GROUPS if name in tree.children},
-            settings=header["settings"],
+            settings=dict(header["settings"]),
             guarantee=None if guarantee is None else Guarantee.from_dict(guarantee),
             description=None if description is None else ModelDescription.from_dict(description),
         )
+        if made.description is not None:
+            made.theta()  # every parameter of the model must be there
+        return made
 
     def _header(self) -> dict[str, Any]:
         """Everything that is not an array, as JSON types."""
@@ -183,9 +185,3 @@ def model_variables(description: ModelDescription, theta: Array) -> xr.Dataset:
         coords[block.dim] = np.array(block.coords, dtype=object)
         first = last
     return xr.Dataset(variables, coords=coords)
-
-
-def _load_tree(path: Path) -> xr.DataTree:
-    """Read a whole DataTree into memory and close its file."""
-    with xr.open_datatree(path, engine="h5netcdf") as tree:
-        return tree.load()

@@ -17,14 +17,9 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
+from nadpvi.checks import check_positive, check_real
 from nadpvi.config import DPVIConfig
-from nadpvi.containers.storage import (
-    HEADER,
-    package_versions,
-    parse_header,
-    read_netcdf,
-    write_atomically,
-)
+from nadpvi.containers.storage import HEADER, load_file, package_versions, to_netcdf, write_bytes
 from nadpvi.description import ModelDescription
 from nadpvi.errors import ArgumentError
 from nadpvi.privacy.guarantee import Guarantee
@@ -208,10 +203,7 @@ class Release:
         FileError
             If the file exists and `overwrite` is false, or cannot be written.
         """
-        dataset = self.to_dataset()
-        return write_atomically(
-            lambda aside: dataset.to_netcdf(aside, engine="h5netcdf"), path, overwrite=overwrite
-        )
+        return write_bytes(to_netcdf(self.to_dataset()), path, overwrite=overwrite)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Release":
@@ -220,18 +212,20 @@ class Release:
         Raises
         ------
         FileError
-            If the file is missing, damaged or not a netCDF file.
-        ArgumentError
-            If it holds something other than a release of a known format.
+            If the file is missing, foreign or damaged, holds something other than a release, or is of a newer
+            format.
         """
-        data = read_netcdf(path, load=lambda source: xr.load_dataset(source, engine="h5netcdf"))
-        header = parse_header(data, kind="release", version=_FORMAT_VERSION)
+        return load_file(path, kind="release", format_version=_FORMAT_VERSION, build=cls._from_file)
+
+    @classmethod
+    def _from_file(cls, data: xr.DataTree, header: dict[str, Any]) -> "Release":
+        """Build a release from what its file holds."""
         return cls(
             phi=data["iterates"].to_numpy(),
             noisy_gradient=data["noisy_gradient"].to_numpy(),
-            noise_multiplier=header["noise_multiplier"],
-            clip_norm=header["clip_norm"],
-            sampling_rate=header["sampling_rate"],
+            noise_multiplier=check_real("noise_multiplier", header["noise_multiplier"]),
+            clip_norm=check_positive("clip_norm", header["clip_norm"]),
+            sampling_rate=check_positive("sampling_rate", header["sampling_rate"]),
             preconditioner=data["preconditioner"].to_numpy(),
             learning_rate=data["learning_rate"].to_numpy(),
             model_prior_mean=data["model_prior_mean"].to_numpy(),
@@ -240,7 +234,7 @@ class Release:
             guarantee=_read(header, "guarantee", Guarantee.from_dict),
             description=_read(header, "description", ModelDescription.from_dict),
             config=_read(header, "config", DPVIConfig.from_dict),
-            versions=header["versions"],
+            versions={str(name): str(number) for name, number in header["versions"].items()},
         )
 
     def _header(self) -> dict[str, Any]:
@@ -281,6 +275,17 @@ def _check_settings(release: Release) -> None:
         raise ArgumentError(f"sampling_rate must be in (0, 1] (got {release.sampling_rate}).")
     if not (np.isfinite(release.preconditioner).all() and (release.preconditioner > 0).all()):
         raise ArgumentError("preconditioner must be finite and positive in every coordinate.")
+    promised = release.guarantee
+    if promised is not None and (
+        promised.num_steps < release.num_steps
+        or promised.noise_multiplier != release.noise_multiplier
+        or promised.clip_norm != release.clip_norm
+        or promised.sampling_rate != release.sampling_rate
+    ):
+        raise ArgumentError(
+            "guarantee must be that of this trace: its noise_multiplier, clip_norm, sampling_rate or "
+            "num_steps differs."
+        )
     for name in ("phi", "noisy_gradient"):
         bad = ~np.isfinite(getattr(release, name)).all(axis=1)
         if bad.any():

@@ -1,24 +1,33 @@
-"""Files that are whole or absent: netCDF through h5netcdf, written aside, then renamed."""
+"""Files that are whole or absent: netCDF made in memory, written aside, then put in its place.
 
+HDF5 never writes to the disk itself: when a disk is full it raises errors of several kinds, leaves the file
+locked and can take the process down. Bytes are written with plain system calls instead.
+"""
+
+import contextlib
+import errno
+import io
 import json
 import os
 import secrets
-from collections.abc import Callable
-from importlib.metadata import version
+from collections.abc import Callable, Iterable
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TypeVar
 
 import xarray as xr
 
-from nadpvi.errors import ArgumentError, FileError
+from nadpvi.errors import ArgumentError, FileError, NadpviError
 
 __all__ = [
     "HEADER",
+    "check_not_an_input",
     "check_writable",
+    "file_kind",
+    "load_file",
     "package_versions",
-    "parse_header",
-    "read_netcdf",
-    "write_atomically",
+    "to_netcdf",
+    "write_bytes",
 ]
 
 # One attribute holds everything that is not an array: netCDF attributes cannot hold None, bool or dicts.
@@ -28,10 +37,20 @@ _T = TypeVar("_T")
 
 _RECORDED_PACKAGES = ("nadpvi", "numpy", "scipy", "xarray", "dp-accounting", "opendp", "stanli", "cmdstanpy")
 
+# What a forged or foreign header can make the readers raise.
+_FOREIGN = (KeyError, TypeError, AttributeError, ValueError, IndexError, RecursionError, OverflowError)
+
+# Where hard links do not exist, or not here.
+_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
+
 
 def package_versions() -> dict[str, str]:
-    """Return the versions that a result depends on, by distribution name."""
-    return {name: version(name) for name in _RECORDED_PACKAGES}
+    """Return the versions that a result depends on, by distribution name, of those that are installed."""
+    versions = {}
+    for name in _RECORDED_PACKAGES:
+        with contextlib.suppress(PackageNotFoundError):
+            versions[name] = version(name)
+    return versions
 
 
 def check_writable(path: str | os.PathLike[str], *, overwrite: bool) -> Path:
@@ -44,73 +63,130 @@ def check_writable(path: str | os.PathLike[str], *, overwrite: bool) -> Path:
         `overwrite` is false.
     """
     target = Path(path)
-    if target.exists() and not target.is_file():
-        raise FileError(f"{target} is not a regular file; name another output file.")
-    if target.exists() and not overwrite:
-        raise FileError(f"{target} exists; choose another name or allow it to be replaced (--force).")
-    if not target.parent.is_dir():
-        raise FileError(f"folder {target.parent} does not exist; create it first.")
-    if not os.access(target.parent, os.W_OK):
-        raise FileError(f"folder {target.parent} is not writable; choose another one.")
+    try:
+        if target.exists() and not target.is_file():
+            raise FileError(f"{target} is not a regular file; name another output file.")
+        if target.exists() and not overwrite:
+            raise FileError(f"{target} exists; choose another name or allow it to be replaced (--force).")
+        if not target.parent.is_dir():
+            raise FileError(f"folder {target.parent} does not exist; create it first.")
+        if not os.access(target.parent, os.W_OK | os.X_OK):
+            raise FileError(f"folder {target.parent} is not writable; choose another one.")
+    except FileError:
+        raise
+    except (OSError, ValueError) as error:
+        raise FileError(f"cannot use {target}: {_reason(error)}.") from error
     return target
 
 
-def write_atomically(
-    write: Callable[[Path], object], path: str | os.PathLike[str], *, overwrite: bool
+def check_not_an_input(
+    outputs: Iterable[str | os.PathLike[str]], *, inputs: Iterable[str | os.PathLike[str]]
+) -> None:
+    """Raise `ArgumentError` if an output is the same file as an input, whatever the two are called."""
+    for target in outputs:
+        for source in inputs:
+            with contextlib.suppress(OSError):
+                if os.path.samefile(target, source):
+                    raise ArgumentError(f"{target} is an input of this command; write the output elsewhere.")
+
+
+def to_netcdf(data: xr.Dataset | xr.DataTree) -> memoryview | bytes:
+    """Return the bytes of a netCDF 4 file."""
+    content: memoryview | bytes = data.to_netcdf(engine="h5netcdf")
+    return content
+
+
+def write_bytes(
+    content: memoryview | bytes, path: str | os.PathLike[str], *, overwrite: bool = False
 ) -> Path:
-    """Call `write` on a temporary name beside `path`, flush it to disk, then rename it into place.
+    """Write a file, whole or not at all, and return its path.
 
     Raises
     ------
     FileError
-        If the place is unsuitable (`check_writable`) or writing failed; no half-written file is left.
+        If the place is unsuitable (`check_writable`), writing failed, or, without `overwrite`, another
+        process has made the file meanwhile. No half-written file is left.
     """
     target = check_writable(path, overwrite=overwrite)
-    # A fresh name each time: a failed HDF5 write can leave its file locked in this process.
-    aside = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+    aside = target.with_name(f".nadpvi-{secrets.token_hex(8)}.part")
     try:
-        write(aside)
-        with open(aside, "rb+") as handle:
+        with open(aside, "xb") as handle:
+            handle.write(content)
+            handle.flush()
             os.fsync(handle.fileno())
-        os.replace(aside, target)
-    except OSError as error:
-        raise FileError(f"cannot write {target}: {error.strerror or error}.") from error
+        if overwrite:
+            os.replace(aside, target)
+        else:
+            _link(aside, target)
+    except FileExistsError as error:
+        raise FileError(f"{target} was made by another process meanwhile; choose another name.") from error
+    except (OSError, ValueError) as error:
+        raise FileError(f"cannot write {target}: {_reason(error)}.") from error
     finally:
-        aside.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            aside.unlink(missing_ok=True)
     return target
 
 
-def read_netcdf(path: str | os.PathLike[str], *, load: Callable[[Path], _T]) -> _T:
-    """Return ``load(path)``, with a missing or foreign file turned into one line."""
-    source = Path(path)
-    if not source.is_file():
-        raise FileError(f"{source} does not exist or is not a file.")
+def _link(aside: Path, target: Path) -> None:
+    """Give the file its name unless that is taken, in one step where the file system can."""
     try:
-        return load(source)
-    except (OSError, ValueError, KeyError) as error:
-        raise FileError(f"{source} is not a file that nadpvi wrote, or it is damaged.") from error
+        os.link(aside, target)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        if target.exists():
+            raise FileExistsError(str(target)) from error
+        os.replace(aside, target)
 
 
-def parse_header(data: xr.Dataset | xr.DataTree, *, kind: str, version: int) -> dict[str, Any]:
-    """Return the JSON header of a file after checking what it is.
+def _reason(error: Exception) -> str:
+    """Return why the system refused, in its own words."""
+    return str(getattr(error, "strerror", None) or error)
+
+
+def load_file(
+    path: str | os.PathLike[str],
+    *,
+    kind: str,
+    format_version: int,
+    build: Callable[[xr.DataTree, dict[str, Any]], _T],
+) -> _T:
+    """Return ``build(tree, header)`` for a file of ours.
+
+    Parameters
+    ----------
+    path : path
+        A netCDF file.
+    kind : str
+        What it must hold: ``release`` or ``posterior``.
+    format_version : int
+        The newest version that can be read.
+    build : callable
+        Makes the container; what it raises on a forged header becomes one line.
 
     Raises
     ------
-    ArgumentError
-        If the file holds something else, or was written by a newer format version.
+    FileError
+        If the file is missing, foreign or damaged, holds something else, or is of a newer format.
     """
-    text = data.attrs.get(HEADER)
-    if not isinstance(text, str):
-        raise ArgumentError(f"this file has no nadpvi header; expected a {kind} file.")
-    header: dict[str, Any] = json.loads(text)
+    tree = _read_tree(path)
+    header = _header(tree, path)
     if header.get("kind") != kind:
-        raise ArgumentError(f"this file holds a {header.get('kind')}; expected a {kind} file.")
-    if not isinstance(header.get("format_version"), int) or header["format_version"] > version:
-        raise ArgumentError(
-            f"this {kind} file has format version {header.get('format_version')}; this nadpvi reads up to "
-            f"{version}. Install a newer nadpvi."
+        raise FileError(f"{path} holds a {header.get('kind')}; expected a {kind}.")
+    found = header.get("format_version")
+    if isinstance(found, bool) or not isinstance(found, int) or found > format_version:
+        raise FileError(
+            f"{path} has format version {found}, newer than {format_version}; install a newer nadpvi."
         )
-    return header
+    try:
+        return build(tree, header)
+    except NadpviError as error:
+        raise FileError(f"{path} is damaged: {error}") from error
+    except _FOREIGN as error:
+        raise FileError(
+            f"{path} is damaged: its header or variables are not as nadpvi wrote them."
+        ) from error
 
 
 def file_kind(path: str | os.PathLike[str]) -> str:
@@ -119,16 +195,31 @@ def file_kind(path: str | os.PathLike[str]) -> str:
     Raises
     ------
     FileError
-        If the file is missing, damaged or not a netCDF file.
-    ArgumentError
-        If it has no nadpvi header.
+        If the file is missing, foreign or damaged.
     """
+    return str(_header(_read_tree(path), path).get("kind"))
 
-    def load(source: Path) -> object:
-        with xr.open_dataset(source, engine="h5netcdf") as data:
-            return data.attrs.get(HEADER)
 
-    text = read_netcdf(path, load=load)
-    if not isinstance(text, str):
-        raise ArgumentError(f"{path} has no nadpvi header; expected a release or posterior file.")
-    return str(json.loads(text).get("kind"))
+def _read_tree(path: str | os.PathLike[str]) -> xr.DataTree:
+    """Read a whole netCDF file into memory and close it."""
+    try:
+        content = Path(path).read_bytes()
+    except (OSError, ValueError) as error:
+        raise FileError(f"cannot read {path}: {_reason(error)}.") from error
+    try:
+        with xr.open_datatree(io.BytesIO(content), engine="h5netcdf") as tree:
+            return tree.load()
+    except (OSError, RuntimeError, *_FOREIGN) as error:
+        raise FileError(f"{path} is not a file that nadpvi wrote, or it is damaged.") from error
+
+
+def _header(tree: xr.DataTree, path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return the JSON header of a file."""
+    text = tree.attrs.get(HEADER)
+    try:
+        header = json.loads(text) if isinstance(text, str) else None
+    except (ValueError, RecursionError):
+        header = None
+    if not isinstance(header, dict):
+        raise FileError(f"{path} has no nadpvi header; expected a release or a posterior.")
+    return header

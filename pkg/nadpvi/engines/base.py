@@ -14,7 +14,11 @@ from nadpvi.errors import ArgumentError, EngineError
 
 __all__ = [
     "Engine",
+    "MAX_CHAINS",
+    "MAX_ITERATIONS",
     "MAX_SEED",
+    "MAX_STORED_VALUES",
+    "MAX_TREEDEPTH",
     "SAMPLER_COLUMNS",
     "SamplerSettings",
     "StanData",
@@ -22,6 +26,7 @@ __all__ = [
     "StanValue",
     "check_data",
     "check_seed",
+    "check_storage",
     "make_sample_stats",
     "shorten",
 ]
@@ -31,6 +36,18 @@ StanValue = int | float | list[object]
 StanData = Mapping[str, object]
 
 MAX_SEED = 2**31 - 1
+# Both engines count in 32 bits and wrap silently beyond; these bounds are far below, and beyond any use.
+MAX_CHAINS = 1_000
+MAX_ITERATIONS = 10**7
+MAX_TREEDEPTH = 30
+# 16 GiB of float64.
+MAX_STORED_VALUES = 2**31
+_LARGEST = {
+    "chains": MAX_CHAINS,
+    "warmup": MAX_ITERATIONS,
+    "draws": MAX_ITERATIONS,
+    "max_treedepth": MAX_TREEDEPTH,
+}
 MAX_ERROR_LINES = 15
 _MAX_LINE = 300
 
@@ -74,6 +91,20 @@ class Engine(Protocol):
     def version(self) -> str:
         """Version of the program that samples."""
 
+    def prepare(self, program_path: Path) -> None:
+        """Do everything that sampling a program needs and its data do not matter for: compile it.
+
+        `sample` does the same where it has not been done. Before a privacy budget is spent, call this, so
+        that a toolchain that fails, fails early.
+
+        Raises
+        ------
+        EngineError
+            If the program cannot be compiled: at most 15 lines, with the remedy.
+        FileError
+            If the program cannot be read by an engine that compiles it.
+        """
+
     def sample(
         self,
         program_path: Path,
@@ -94,19 +125,22 @@ class Engine(Protocol):
             The .stan file.
         data : mapping of str to int, float or array
             The program's data; ints where Stan declares int, everything finite.
-        chains, warmup, draws : int
-            At least 1 each; `draws` and `warmup` count per chain.
+        chains : int
+            1 to 1,000.
+        warmup, draws : int
+            1 to 10**7 each, per chain.
         seed : int
             0 <= seed <= 2**31 - 1. One seed and one engine give one result; engines differ from each other.
         adapt_delta : float
             Target acceptance rate in (0, 1).
         max_treedepth : int
-            At least 1.
+            1 to 30.
 
         Raises
         ------
         ArgumentError
-            If a setting or an entry of `data` is not as above; raised before anything runs.
+            If a setting or an entry of `data` is not as above, or all chains together would draw more than
+            memory holds; raised before anything runs.
         EngineError
             If the program does not compile or a chain fails: at most 15 lines.
         """
@@ -130,6 +164,26 @@ def check_seed(seed: object) -> int:
     return int(seed)
 
 
+def check_storage(*, chains: int, draws: int, values_per_draw: int) -> None:
+    """Raise unless the draws of all chains together fit 2**31 numbers, which is 16 GiB.
+
+    Raises
+    ------
+    ArgumentError
+        If they do not; the message gives the largest number of draws that does.
+
+    Examples
+    --------
+    >>> check_storage(chains=4, draws=1000, values_per_draw=50)
+    """
+    most = MAX_STORED_VALUES // values_per_draw
+    if chains * draws > most:
+        raise ArgumentError(
+            f"draws must be at most {most // chains} with chains={chains}, as each draw holds at least "
+            f"{values_per_draw} numbers and memory is planned for 2**31 of them (got {draws})."
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplerSettings:
     """Settings of one run, checked; see `Engine.sample`."""
@@ -142,8 +196,13 @@ class SamplerSettings:
     max_treedepth: int = 10
 
     def __post_init__(self) -> None:
-        for name in ("chains", "warmup", "draws", "max_treedepth"):
-            object.__setattr__(self, name, check_count(name, getattr(self, name)))
+        for name, most in _LARGEST.items():
+            count = check_count(name, getattr(self, name))
+            if count > most:
+                raise ArgumentError(f"{name} must be at most {most} (got {count}).")
+            object.__setattr__(self, name, count)
+        # what every program has: the sampler's columns and one parameter
+        check_storage(chains=self.chains, draws=self.draws, values_per_draw=len(SAMPLER_COLUMNS) + 1)
         object.__setattr__(self, "seed", check_seed(self.seed))
         object.__setattr__(self, "adapt_delta", check_probability("adapt_delta", self.adapt_delta))
 

@@ -1,7 +1,12 @@
-"""The CmdStan engine: compiled Stan programs, run and read through cmdstanpy."""
+"""The CmdStan engine: compiled Stan programs, a process for each chain, read through cmdstanpy.
+
+The chains are started here rather than by cmdstanpy, which hands them to threads: after an interrupt those
+threads, and the chains, would go on.
+"""
 
 import json
 import logging
+import os
 import re
 import tempfile
 import threading
@@ -14,18 +19,27 @@ from nadpvi.engines.base import (
     SamplerSettings,
     StanData,
     StanDraws,
-    StanValue,
     check_data,
     make_sample_stats,
     shorten,
 )
+from nadpvi.engines.processes import describe_exit, run_processes
 from nadpvi.engines.programs import save_log
-from nadpvi.engines.toolchain import CmdStanInstallation, build_program, find_cmdstan
+from nadpvi.engines.toolchain import USE_STANLI, CmdStanInstallation, build_program, find_cmdstan
 from nadpvi.errors import EngineError
 
 __all__ = ["CmdStanEngine", "load_cmdstanpy"]
 
 _SIGNIFICANT_FIGURES = 17  # a float64 survives the CSV file; CmdStan's default of 8 would round phi_star
+
+# What a healthy chain says as well: a proposal that was rejected, progress, and the settings it runs with.
+_HARMLESS = re.compile(
+    r"^Informational Message: (?s:.*?)^but if this warning occurs often.*$|^Iteration: .*$|^ *\w+( = .*)?$",
+    re.MULTILINE,
+)
+_COMPLAINT = re.compile(
+    r"^ *(?:Exception|Error|Rejecting|Initialization|Unrecoverable|terminate).*$", re.MULTILINE
+)
 
 
 class _QuietLogger:
@@ -65,9 +79,7 @@ def load_cmdstanpy() -> Any:
     try:
         import cmdstanpy
     except ImportError:
-        raise EngineError(
-            "cmdstanpy is not installed: pip install cmdstanpy, or use engine='stanli'."
-        ) from None
+        raise EngineError(f"cmdstanpy is not installed: pip install cmdstanpy, or {USE_STANLI}.") from None
     return cmdstanpy
 
 
@@ -124,6 +136,10 @@ class CmdStanEngine:
             return self._executable
         return build_program(program_path, self._installation)
 
+    def prepare(self, program_path: Path) -> None:
+        """Build the executable of a Stan program unless the cache holds it; see `Engine.prepare`."""
+        self._executable_for(Path(program_path))
+
     def sample(
         self,
         program_path: Path,
@@ -148,59 +164,102 @@ class CmdStanEngine:
         plain_data = check_data(data)
         program_path = Path(program_path)
         executable = self._executable_for(program_path)
-        with _quiet_cmdstanpy, tempfile.TemporaryDirectory(prefix="nadpvi-") as folder:
+        with _quiet_cmdstanpy, tempfile.TemporaryDirectory(prefix="nadpvi-") as name:
+            folder = Path(name)
             try:
-                fit = self._run(executable, plain_data, settings, Path(folder))
-                return self._collect(fit, settings)
-            except (RuntimeError, ValueError, OSError) as error:
-                if isinstance(error, EngineError):
-                    raise
-                raise self._explain(program_path.name, error, Path(folder)) from None
+                (folder / "data.json").write_text(json.dumps(plain_data, allow_nan=False), encoding="utf-8")
+                codes = _run_chains(executable, settings, folder)
+            except OSError as error:
+                is_start = error.filename == _command_name(executable)
+                what = f"{executable} does not start" if is_start else "the temporary folder fails"
+                raise EngineError(
+                    f"CmdStan could not run {program_path.name}: {what} ({error.strerror}): "
+                    f"mend that, or {USE_STANLI}."
+                ) from None
+            _check_chains(program_path.name, codes, folder)
+            return self._collect(program_path.name, settings, folder)
 
-    def _run(
-        self, executable: Path, data: dict[str, StanValue], settings: SamplerSettings, folder: Path
-    ) -> Any:
-        """Run every chain and return cmdstanpy's fit."""
-        data_file = folder / "data.json"
-        data_file.write_text(json.dumps(data, allow_nan=False), encoding="utf-8")
-        return self._cmdstanpy.CmdStanModel(exe_file=str(executable)).sample(
-            data=str(data_file),
-            chains=settings.chains,
-            seed=settings.seed,
-            iter_warmup=settings.warmup,
-            iter_sampling=settings.draws,
-            adapt_delta=settings.adapt_delta,
-            max_treedepth=settings.max_treedepth,
-            sig_figs=_SIGNIFICANT_FIGURES,
-            output_dir=str(folder),
-            show_progress=False,
-        )
-
-    def _collect(self, fit: Any, settings: SamplerSettings) -> StanDraws:
-        """Return the draws of a fit, after checking that every chain delivered all of them."""
+    def _collect(self, program: str, settings: SamplerSettings, folder: Path) -> StanDraws:
+        """Return the draws of all chains, after checking that every chain delivered all of them."""
+        files = [str(_chain_file(folder, chain, "csv")) for chain in range(1, settings.chains + 1)]
+        try:
+            fit = self._cmdstanpy.from_csv(files, method="sample")
+            columns, variables = fit.method_variables(), fit.stan_variables()
+        except (RuntimeError, ValueError, OSError) as error:
+            reason = re.sub(rf"{re.escape(str(folder))}/chain-(\d+)\.csv", r"chain \1", str(error))
+            raise EngineError(
+                shorten(f"CmdStan ran {program}, but its output cannot be read: {reason}")
+            ) from None
         shape = (settings.chains, settings.draws)
         found = (fit.chains, fit.num_draws_sampling)
         if found != shape:
             raise EngineError(
                 f"CmdStan returned {found[0]} chains of {found[1]} draws, not {shape[0]} of {shape[1]}."
             )
-        columns = {
-            name: np.ascontiguousarray(values.reshape(shape[::-1]).T)
-            for name, values in fit.method_variables().items()
-        }
-        variables = {
-            name: np.array(values, dtype=np.float64).reshape(shape + values.shape[1:])
-            for name, values in fit.stan_variables().items()
-        }
-        return StanDraws(variables=variables, sample_stats=make_sample_stats(columns))
+        return StanDraws(
+            variables={
+                name: np.array(values, dtype=np.float64).reshape(shape + values.shape[1:])
+                for name, values in variables.items()
+            },
+            sample_stats=make_sample_stats(
+                {
+                    name: np.ascontiguousarray(values.reshape(shape[::-1]).T)
+                    for name, values in columns.items()
+                }
+            ),
+        )
 
-    def _explain(self, program: str, error: Exception, folder: Path) -> EngineError:
-        """Return a short error: Stan's own first complaint, and the path of the full log."""
-        consoles = [path.read_text(errors="replace") for path in sorted(folder.glob("*-stdout.txt"))]
-        full_log = "\n".join([str(error), *consoles])
-        log = save_log(full_log, name=f"{Path(program).stem}-run")
-        complaints = re.findall(r"^(?:Exception|Error|Rejecting|Initialization).*$", full_log, re.MULTILINE)
-        known = dict.fromkeys(line.strip() for line in complaints if "Error during sampling" not in line)
-        reason = shorten("\n".join(known) or str(error), max_lines=12)
-        where = f"\nfull log: {log}" if log else ""
-        return EngineError(f"CmdStan could not run {program}: {reason}{where}")
+
+def _command_name(executable: Path) -> str:
+    """Return an executable under a name that no search path is asked for."""
+    return str(executable.absolute())
+
+
+def _chain_file(folder: Path, chain: int, ending: str) -> Path:
+    """Return where a chain, counted from 1, writes its draws (csv) or its messages (txt)."""
+    return folder / f"chain-{chain}.{ending}"
+
+
+def _run_chains(executable: Path, settings: SamplerSettings, folder: Path) -> list[int | None]:
+    """Run every chain on folder/data.json and return their exit codes."""
+    chains = range(1, settings.chains + 1)
+    commands = [
+        [
+            _command_name(executable),
+            f"id={chain}",
+            *("random", f"seed={settings.seed}"),
+            *("data", f"file={folder / 'data.json'}"),
+            *("output", f"file={_chain_file(folder, chain, 'csv')}", f"sig_figs={_SIGNIFICANT_FIGURES}"),
+            *("method=sample", f"num_samples={settings.draws}", f"num_warmup={settings.warmup}"),
+            *("algorithm=hmc", "engine=nuts", f"max_depth={settings.max_treedepth}"),
+            *("adapt", "engaged=1", f"delta={settings.adapt_delta!r}"),
+        ]
+        for chain in chains
+    ]
+    return run_processes(
+        commands,
+        consoles=[_chain_file(folder, chain, "txt") for chain in chains],
+        max_parallel=os.cpu_count() or 1,
+    )
+
+
+def _check_chains(program: str, codes: list[int | None], folder: Path) -> None:
+    """Raise, with the first cause that CmdStan gave, unless every chain ended well and wrote a file."""
+    for chain, code in enumerate(codes, start=1):
+        if code:
+            raise _explain(program, f"chain {chain} {describe_exit(code)}", chain, folder)
+        if code == 0 and not _chain_file(folder, chain, "csv").is_file():
+            raise _explain(program, f"chain {chain} ended without writing its draws", chain, folder)
+
+
+def _explain(program: str, event: str, chain: int, folder: Path) -> EngineError:
+    """Return a short error: what became of a chain, its own first complaints, the path of its full log."""
+    console = _chain_file(folder, chain, "txt").read_text(encoding="utf-8", errors="replace")
+    # the folder is deleted with this run: what Stan calls data.json is all that still means something
+    console = console.replace(f"{folder}/", "")
+    log = save_log(f"{event}\n{console}", name=f"{Path(program).stem}-run")
+    unusual = _HARMLESS.sub("", console)
+    lines = _COMPLAINT.findall(unusual) or [line for line in unusual.splitlines() if line.strip()][-6:]
+    reason = shorten("\n".join(dict.fromkeys(line.strip() for line in lines)), max_lines=12)
+    where = f"\nfull log: {log}" if log else ""
+    return EngineError(f"CmdStan could not run {program}: {event}.{reason and chr(10)}{reason}{where}")

@@ -93,6 +93,9 @@ class EmbeddedEngine:
         """Version of stanli."""
         return str(self._stanli.__version__)
 
+    def prepare(self, program_path: Path) -> None:
+        """Do nothing: stanli has no compiler that could fail; see `Engine.prepare`."""
+
     def sample(
         self,
         program_path: Path,

@@ -5,23 +5,25 @@ folder with a plain path and only the finished executable moves to the cache, in
 """
 
 import os
+import platform
 import re
 import shutil
-import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from nadpvi.engines.base import shorten
+from nadpvi.engines.processes import describe_exit, run_processes
 from nadpvi.engines.programs import cache_dir, content_key, read_sources, save_log
 from nadpvi.errors import EngineError
 
-__all__ = ["CmdStanInstallation", "build_program", "find_cmdstan"]
+__all__ = ["CmdStanInstallation", "USE_STANLI", "build_program", "find_cmdstan"]
 
 _PARTS = ("makefile", "bin/stanc", "src/cmdstan/main.cpp")
 _COMPILERS = ("clang++", "g++", "c++")
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9_./-]+")
-_INSTALL_HINT = "run `install_cmdstan` (it comes with cmdstanpy), or use engine='stanli'"
+USE_STANLI = "use engine='stanli' (on the command line: --engine stanli)"
+_INSTALL_HINT = f"run `install_cmdstan` (it comes with cmdstanpy), or {USE_STANLI}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,15 +62,13 @@ def _check_builders() -> None:
     """Raise unless make and a C++ compiler can be found and the cache can be written to."""
     make = os.environ.get("MAKE", "make")
     if shutil.which(make) is None:
-        raise EngineError(
-            f"CmdStan needs {make!r}, which is not on the PATH: install it, or use engine='stanli'."
-        )
+        raise EngineError(f"CmdStan needs {make!r}, which is not on the PATH: install it, or {USE_STANLI}.")
     named = os.environ.get("CXX", "").split()
     compilers = (named[0],) if named else _COMPILERS
     if not any(shutil.which(compiler) for compiler in compilers):
         raise EngineError(
             f"CmdStan needs a C++ compiler ({', '.join(compilers)}), and none is on the PATH: "
-            "install one, or use engine='stanli'."
+            f"install one, or {USE_STANLI}."
         )
     folder = cache_dir()
     while not folder.exists() and folder != folder.parent:
@@ -76,7 +76,7 @@ def _check_builders() -> None:
     if not folder.is_dir() or not os.access(folder, os.W_OK):
         raise EngineError(
             f"the program cache {cache_dir()} cannot be written to: "
-            "set NADPVI_CACHE_DIR to a folder that can, or use engine='stanli'."
+            f"set NADPVI_CACHE_DIR to a folder that can, or {USE_STANLI}."
         )
 
 
@@ -109,20 +109,24 @@ def _plain_folder() -> Path:
     )
 
 
-def _run(command: list[str], *, cwd: Path, program: str) -> None:
+def _run(command: list[str], *, cwd: Path, console: Path, program: str) -> None:
     """Run one step of the build; on failure keep its whole output in a log and raise a short error."""
-    result = subprocess.run(
-        command, cwd=cwd, capture_output=True, text=True, encoding="utf-8", errors="replace", check=False
-    )
-    if result.returncode == 0:
+    try:
+        (code,) = run_processes([command], consoles=[console], cwd=cwd, own_group=True)
+    except OSError as error:
+        raise EngineError(
+            f"{program} cannot be compiled, as {command[0]} does not start ({error.strerror}): "
+            f"mend the CmdStan installation, or {USE_STANLI}."
+        ) from None
+    if code == 0:
         return
-    output = result.stdout + result.stderr
+    output = console.read_text(encoding="utf-8", errors="replace")
     log = save_log(output, name=f"{Path(program).stem}-build")
     lines = output.splitlines()
     first = next((i for i, line in enumerate(lines) if re.search(r"\berror\b", line, re.IGNORECASE)), 0)
     where = f"\nfull log: {log}" if log else ""
-    reason = shorten("\n".join(lines[first:]), max_lines=13)
-    raise EngineError(f"{program} does not compile: {reason}{where}")
+    reason = shorten("\n".join(lines[first:]), max_lines=12) or describe_exit(code)
+    raise EngineError(f"{program} does not compile: {reason}{where}\nIf the program is right, {USE_STANLI}.")
 
 
 def build_program(program_path: Path, cmdstan: CmdStanInstallation) -> Path:
@@ -136,7 +140,7 @@ def build_program(program_path: Path, cmdstan: CmdStanInstallation) -> Path:
         If the program cannot be read.
     """
     sources = read_sources(program_path)
-    key = content_key(sources, toolchain=f"{cmdstan.version} {cmdstan.path}")
+    key = content_key(sources, toolchain=f"{cmdstan.version} {cmdstan.path} {platform.machine()}")
     executable = cache_dir() / "programs" / key / "program"
     if executable.is_file():
         return executable
@@ -152,9 +156,10 @@ def build_program(program_path: Path, cmdstan: CmdStanInstallation) -> Path:
         # stanc alone first: its complaints come without make's noise, and under the program's own name
         name_in_messages = f"--filename-in-msg={program_path.name}"
         stanc = [str(cmdstan.path / "bin" / "stanc"), name_in_messages, includes]
-        _run([*stanc, f"--o={folder / 'check.hpp'}", str(source)], cwd=folder, program=program_path.name)
+        console, shown = folder / "console.txt", program_path.name
+        _run([*stanc, f"--o={folder / 'check.hpp'}", str(source)], cwd=folder, console=console, program=shown)
         make = [os.environ.get("MAKE", "make"), f"STANCFLAGS+={includes}", str(folder / "program")]
-        _run(make, cwd=cmdstan.path, program=program_path.name)
+        _run(make, cwd=cmdstan.path, console=console, program=shown)
         _publish(folder / "program", executable)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -171,5 +176,5 @@ def _publish(built: Path, executable: Path) -> None:
     except OSError as error:
         raise EngineError(
             f"cannot write to the program cache {cache_dir()} ({error.strerror}): "
-            "set NADPVI_CACHE_DIR to a folder that can be written to, or use engine='stanli'."
+            f"set NADPVI_CACHE_DIR to a folder that can be written to, or {USE_STANLI}."
         ) from None

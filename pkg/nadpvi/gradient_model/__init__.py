@@ -15,7 +15,7 @@ from nadpvi.gradient_model.density import (
     log_density,
     log_density_trace,
 )
-from nadpvi.gradient_model.priors import ReleasedTrace, make_gradient_model
+from nadpvi.gradient_model.priors import ReleasedTrace, check_priors, make_gradient_model
 from nadpvi.gradient_model.sums import make_trace_sums, window_start
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "GradientModel",
     "ReleasedTrace",
     "TraceSums",
+    "check_priors",
     "conditional_delta",
     "grad_log_collapsed",
     "grad_log_density",

@@ -12,7 +12,7 @@ from nadpvi.errors import ArgumentError
 from nadpvi.gradient_model.data import GradientModel, TraceSums
 from nadpvi.gradient_model.sums import make_trace_sums
 
-__all__ = ["CURVATURE_PRIORS", "PHI_STAR_PRIORS", "ReleasedTrace", "make_gradient_model"]
+__all__ = ["CURVATURE_PRIORS", "PHI_STAR_PRIORS", "ReleasedTrace", "check_priors", "make_gradient_model"]
 
 FloatArray = NDArray[np.float64]
 
@@ -58,6 +58,12 @@ class ReleasedTrace(Protocol):
     @property
     def model_prior_sd(self) -> FloatArray:
         """Prior sd of phi_star by the model, shape (D,); NaN where the model says nothing."""
+
+
+def check_priors(*, phi_star_prior: str, curvature_prior: str) -> None:
+    """Raise `ArgumentError` unless both names are known."""
+    _check_choice("phi_star_prior", phi_star_prior, PHI_STAR_PRIORS)
+    _check_choice("curvature_prior", curvature_prior, CURVATURE_PRIORS)
 
 
 def _check_choice(name: str, value: str, known: tuple[str, ...]) -> None:
@@ -135,8 +141,7 @@ def make_gradient_model(
     ArgumentError
         If a setting is out of range, the trace is not finite, or a coordinate never moved or has no noise.
     """
-    _check_choice("phi_star_prior", phi_star_prior, PHI_STAR_PRIORS)
-    _check_choice("curvature_prior", curvature_prior, CURVATURE_PRIORS)
+    check_priors(phi_star_prior=phi_star_prior, curvature_prior=curvature_prior)
     if not (np.isfinite(subsampling_scale) and subsampling_scale > 0):
         raise ArgumentError(f"subsampling_scale must be finite and positive (got {subsampling_scale}).")
     if not 0.0 < release.sampling_rate <= 1.0:

@@ -10,13 +10,15 @@ from nadpvi.containers.posterior import Posterior, model_variables
 from nadpvi.containers.release import Release
 from nadpvi.containers.storage import package_versions
 from nadpvi.diagnostics import warn_of_disagreement
+from nadpvi.engines.base import Engine, SamplerSettings
 from nadpvi.engines.discover import find_engine
+from nadpvi.engines.programs import program_path
 from nadpvi.errors import ArgumentError
-from nadpvi.gradient_model import GradientModel, make_gradient_model
-from nadpvi.inference.nuts import PostProcessingDraws, sample_nuts
+from nadpvi.gradient_model import GradientModel, check_priors, make_gradient_model, window_start
+from nadpvi.inference.nuts import PROGRAM, PostProcessingDraws, sample_nuts
 from nadpvi.privacy.randomness import check_seed
 
-__all__ = ["infer"]
+__all__ = ["check_inference", "infer"]
 
 Array = NDArray[np.float64]
 
@@ -85,10 +87,20 @@ def infer(
     """
     if not isinstance(release, Release):
         raise ArgumentError(f"release must be a Release (got {type(release).__name__}).")
-    if method != "nuts":
-        raise ArgumentError(f'method must be "nuts" (got {method!r}).')
-    entropy = None if seed is None else check_seed("seed", seed)
-    sampler_seed, mixture_seed = np.random.SeedSequence(entropy).spawn(2)
+    ready = check_inference(
+        num_steps=release.num_steps,
+        method=method,
+        draws=draws,
+        chains=chains,
+        warmup=warmup,
+        seed=seed,
+        burn_in=burn_in,
+        phi_star_prior=phi_star_prior,
+        curvature_prior=curvature_prior,
+        engine=engine,
+        adapt_delta=adapt_delta,
+    )
+    sampler_seed, mixture_seed = np.random.SeedSequence(seed).spawn(2)
     model = make_gradient_model(
         release,
         burn_in=burn_in,
@@ -98,7 +110,7 @@ def infer(
     )
     fitted = sample_nuts(
         model,
-        engine=find_engine(engine),
+        engine=ready,
         draws=draws,
         chains=chains,
         warmup=warmup,
@@ -107,6 +119,7 @@ def infer(
     )
     settings = {
         "method": method,
+        "curvature": "diagonal",
         "engine": f"{fitted.engine_name} {fitted.engine_version}",
         "warmup": warmup,
         "adapt_delta": adapt_delta,
@@ -122,6 +135,51 @@ def infer(
     )
     warn_of_disagreement(posterior.groups["posterior"], names=("phi_star", "curvature"))
     return posterior
+
+
+def check_inference(
+    *,
+    num_steps: int,
+    method: str = "nuts",
+    draws: int = 1000,
+    chains: int = 4,
+    warmup: int = 1000,
+    seed: int | None = None,
+    burn_in: float = 0.2,
+    phi_star_prior: str = "trace",
+    curvature_prior: str = "trace",
+    engine: str = "auto",
+    adapt_delta: float = 0.8,
+) -> Engine:
+    """Return the engine that `infer` would use, after checking every setting that needs no release.
+
+    Called before a budget is spent, it finds a missing engine or a bad setting in time; a CmdStan engine
+    compiles the program here.
+
+    Parameters
+    ----------
+    num_steps : int
+        Steps that the release has or will have.
+    method, draws, chains, warmup, seed, burn_in, phi_star_prior, curvature_prior, engine, adapt_delta
+        As in `infer`.
+
+    Raises
+    ------
+    ArgumentError
+        If a setting is out of range, or the window would be too short.
+    EngineError
+        If no engine is available, or it cannot compile the program.
+    """
+    if method != "nuts":
+        raise ArgumentError(f'method must be "nuts" (got {method!r}).')
+    if seed is not None:
+        check_seed("seed", seed)
+    check_priors(phi_star_prior=phi_star_prior, curvature_prior=curvature_prior)
+    window_start(num_steps, burn_in=burn_in)
+    SamplerSettings(chains=chains, warmup=warmup, draws=draws, seed=0, adapt_delta=adapt_delta)
+    found = find_engine(engine)
+    found.prepare(program_path(PROGRAM))
+    return found
 
 
 def make_posterior(

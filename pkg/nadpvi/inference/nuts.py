@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nadpvi.engines.base import MAX_SEED, Engine
+from nadpvi.engines.base import MAX_SEED, SAMPLER_COLUMNS, Engine, SamplerSettings, check_storage
 from nadpvi.engines.programs import program_path
 from nadpvi.errors import ArgumentError, InferenceWarning
 from nadpvi.gradient_model import GradientModel
 
-__all__ = ["PostProcessingDraws", "make_stan_data", "sample_nuts"]
+__all__ = ["PostProcessingDraws", "make_stan_data", "prepare_nuts", "sample_nuts"]
 
 FloatArray = NDArray[np.float64]
 
@@ -127,6 +127,17 @@ def _warn_of_trouble(sample_stats: dict[str, NDArray[np.generic]], max_treedepth
         )
 
 
+def prepare_nuts(engine: Engine) -> None:
+    """Let an engine compile the program of `sample_nuts`; to be called before a privacy budget is spent.
+
+    Raises
+    ------
+    EngineError
+        If it cannot; the message holds the remedy.
+    """
+    engine.prepare(program_path(PROGRAM))
+
+
 def sample_nuts(
     model: GradientModel,
     *,
@@ -146,14 +157,15 @@ def sample_nuts(
     engine : Engine
         From `nadpvi.engines.discover.find_engine`.
     draws, chains, warmup : int
-        At least 1 each; draws and warmup count per chain.
+        At least 1 each; draws and warmup count per chain. At most 10**7 draws, 10**7 warm-up iterations and
+        1,000 chains, and together no more draws than 16 GiB hold.
     seed : int or SeedSequence
         Non-negative. One seed and one engine give one result. A SeedSequence is spawned from, so a second
         call with the same object gives other draws.
     adapt_delta : float
         Target acceptance rate in (0, 1).
     max_treedepth : int
-        At least 1.
+        1 to 30.
 
     Raises
     ------
@@ -167,15 +179,27 @@ def sample_nuts(
     InferenceWarning
         On divergences and on transitions that reach the tree depth limit.
     """
-    result = engine.sample(
-        program_path(PROGRAM),
-        make_stan_data(model),
+    settings = SamplerSettings(
         chains=chains,
         warmup=warmup,
         draws=draws,
         seed=_stan_seed(seed),
         adapt_delta=adapt_delta,
         max_treedepth=max_treedepth,
+    )
+    # phi_star, curvature, v and tau
+    num_vectors = 3 if model.tau_prior_scale is None else 4
+    values_per_draw = len(SAMPLER_COLUMNS) + num_vectors * model.num_parameters
+    check_storage(chains=settings.chains, draws=settings.draws, values_per_draw=values_per_draw)
+    result = engine.sample(
+        program_path(PROGRAM),
+        make_stan_data(model),
+        chains=settings.chains,
+        warmup=settings.warmup,
+        draws=settings.draws,
+        seed=settings.seed,
+        adapt_delta=settings.adapt_delta,
+        max_treedepth=settings.max_treedepth,
     )
     _warn_of_trouble(result.sample_stats, max_treedepth)
     variables = result.variables

@@ -20,6 +20,9 @@ class RecordBatch(NamedTuple):
     x: Array
     y: Array
 
+    def __repr__(self) -> str:
+        return "RecordBatch(private)"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:

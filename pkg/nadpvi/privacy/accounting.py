@@ -13,7 +13,9 @@ References
 """
 
 import math
+from collections.abc import Callable
 from decimal import ROUND_CEILING, Decimal
+from functools import lru_cache
 
 from scipy.special import erf
 
@@ -122,6 +124,28 @@ def epsilon_spent(*, noise_multiplier: float, delta: float, num_steps: int, samp
     >>> round(epsilon_spent(noise_multiplier=10, delta=1e-5, num_steps=100, sampling_rate=1), 6)
     4.377178
     """
+    return _epsilon(noise_multiplier, delta, num_steps, sampling_rate, spent=_spent)
+
+
+def epsilon_accounted_afresh(
+    *, noise_multiplier: float, delta: float, num_steps: int, sampling_rate: float
+) -> float:
+    """Return `epsilon_spent` without the cache on disk: for a guarantee, which no file may decide.
+
+    Parameters and errors are those of `epsilon_spent`; equal calls of one process are computed once.
+    """
+    return _epsilon(noise_multiplier, delta, num_steps, sampling_rate, spent=_spent_afresh)
+
+
+def _epsilon(
+    noise_multiplier: float,
+    delta: float,
+    num_steps: int,
+    sampling_rate: float,
+    *,
+    spent: Callable[[float, float, int, float], float],
+) -> float:
+    """Check the arguments and return what `spent` gives."""
     sigma, delta = check_noise_multiplier(noise_multiplier), check_delta(delta)
     num_steps, sampling_rate = check_num_steps(num_steps), check_sampling_rate(sampling_rate)
     _check_reach(delta, num_steps=num_steps, sampling_rate=sampling_rate)
@@ -130,7 +154,7 @@ def epsilon_spent(*, noise_multiplier: float, delta: float, num_steps: int, samp
             f"noise_multiplier must be at least {MIN_NOISE} when sampling_rate is below 1 (got {sigma:.6g})."
         )
     try:
-        return _spent(sigma, delta, num_steps, sampling_rate)
+        return spent(sigma, delta, num_steps, sampling_rate)
     except UnresolvedError:
         raise ArgumentError(
             f"noise_multiplier {sigma:.6g} cannot be accounted to 0.1 % over num_steps={num_steps} at "
@@ -172,18 +196,24 @@ def _check_exposure(delta: float, *, num_steps: int, sampling_rate: float) -> No
 
 
 def _spent(sigma: float, delta: float, num_steps: int, sampling_rate: float) -> float:
+    """Return epsilon, by the accountant of this sampling rate, from the cache on disk where it is there."""
+    if sampling_rate == 1.0 or _total_variation(sigma, num_steps, sampling_rate) <= delta:
+        return _spent_afresh(sigma, delta, num_steps, sampling_rate)
+    return cached_number(
+        "epsilon_spent",
+        {"noise_multiplier": sigma, "delta": delta, "num_steps": num_steps, "sampling_rate": sampling_rate},
+        compute=lambda: _spent_afresh(sigma, delta, num_steps, sampling_rate),
+    )
+
+
+@lru_cache(maxsize=256)
+def _spent_afresh(sigma: float, delta: float, num_steps: int, sampling_rate: float) -> float:
     """Return epsilon, by the accountant of this sampling rate."""
     if sampling_rate == 1.0:
         return gaussian_epsilon(math.sqrt(num_steps) / sigma, delta)
     if _total_variation(sigma, num_steps, sampling_rate) <= delta:
         return 0.0
-    return cached_number(
-        "epsilon_spent",
-        {"noise_multiplier": sigma, "delta": delta, "num_steps": num_steps, "sampling_rate": sampling_rate},
-        compute=lambda: pld_epsilon(
-            noise_multiplier=sigma, delta=delta, num_steps=num_steps, sampling_rate=sampling_rate
-        ),
-    )
+    return pld_epsilon(noise_multiplier=sigma, delta=delta, num_steps=num_steps, sampling_rate=sampling_rate)
 
 
 def _total_variation(sigma: float, num_steps: int, sampling_rate: float) -> float:

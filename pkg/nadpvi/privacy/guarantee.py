@@ -8,7 +8,7 @@ from typing import Any
 
 from nadpvi.checks import check_positive, check_real
 from nadpvi.errors import ArgumentError, PrivacyError
-from nadpvi.privacy.accounting import accountant, epsilon_spent
+from nadpvi.privacy.accounting import accountant, epsilon_accounted_afresh, epsilon_spent
 from nadpvi.privacy.parameters import (
     check_delta,
     check_epsilon,
@@ -247,6 +247,7 @@ def make_guarantee(
     """
     reason = reason_not_private
     steps, rate = check_num_steps(num_steps), check_sampling_rate(sampling_rate)
+    discreteness = _check_discreteness(discreteness)
     if isinstance(budget, NonPrivate):
         if noise_multiplier != 0:
             raise PrivacyError(
@@ -257,7 +258,9 @@ def make_guarantee(
         reason = reason_not_private or "the run had no noise"
     elif isinstance(budget, PrivacyBudget):
         delta = budget.delta
-        epsilon = epsilon_spent(
+        # A run that promises something is accounted here and now; a file in a cache could say anything.
+        account = epsilon_spent if reason is not None else epsilon_accounted_afresh
+        epsilon = account(
             noise_multiplier=noise_multiplier,
             delta=delta * (1.0 - 2.0 * discreteness),
             num_steps=steps,
@@ -287,6 +290,14 @@ def make_guarantee(
         discreteness=discreteness,
         reason_not_private=reason,
     )
+
+
+def _check_discreteness(value: float) -> float:
+    """Return xi as a float in [0, 0.01], or raise `ArgumentError`."""
+    number = check_real("discreteness", value, rule="between 0 and 0.01")
+    if not 0.0 <= number <= 0.01:
+        raise ArgumentError(f"discreteness must be between 0 and 0.01 (got {value!r}).")
+    return number
 
 
 def _check_texts(guarantee: Guarantee) -> None:

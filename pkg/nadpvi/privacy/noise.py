@@ -12,6 +12,7 @@ References
 """
 
 import math
+import os
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol
@@ -69,7 +70,14 @@ class DiscreteGaussianNoise:
         import opendp.prelude as dp
         from opendp.mod import enable_features
 
+        # 20 standard deviations: beyond, a value could leave the exact integers of float64.
+        if noise_multiplier * GRID_UNITS * 20.0 > 2**52:
+            raise PrivacyError(
+                f"noise_multiplier {noise_multiplier:.4g} exceeds the exact range of the noise grid; the "
+                "budget is too small for it."
+            )
         enable_features("contrib")
+        self._process = os.getpid()
         self.grid_units: int | None = GRID_UNITS
         self.is_private = True
         self.mechanism = (
@@ -95,6 +103,10 @@ class DiscreteGaussianNoise:
         PrivacyError
             If more vectors are drawn than were announced, or a value is beyond the exact range.
         """
+        if os.getpid() != self._process:
+            raise PrivacyError(
+                "a noise source must not be shared with a forked process: its noise would repeat."
+            )
         row = next(self._rows, None)
         if row is None:
             if self._pending is None:
