@@ -201,3 +201,21 @@ def test_zero_epsilon_can_be_on_record():
     guarantee = private(budget=PrivacyBudget(epsilon=1.0, delta=0.4), noise_multiplier=100.0)
     assert guarantee.epsilon == 0.0
     assert Guarantee.from_dict(guarantee.to_dict()) == guarantee
+
+
+def test_a_guarantee_is_never_read_from_the_cache(monkeypatch, tmp_path):
+    """Whoever can write to the cache must not be able to decide what a release promises."""
+    from nadpvi.privacy import accounting
+
+    monkeypatch.setenv("NADPVI_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(accounting, "cached_number", lambda name, inputs, compute: 0.001)
+    with pytest.raises(PrivacyError, match="above the budget"):
+        make_guarantee(
+            budget=PrivacyBudget(epsilon=0.1, delta=1e-5),
+            noise_multiplier=0.5,
+            num_steps=100,
+            sampling_rate=0.1,
+            clip_norm=1.0,
+            mechanism="discrete Gaussian",
+            assumed_public=("schema",),
+        )

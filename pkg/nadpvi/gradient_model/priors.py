@@ -112,7 +112,7 @@ def make_gradient_model(
     burn_in: float = 0.2,
     phi_star_prior: str = "trace",
     curvature_prior: str = "trace",
-    subsampling_noise: bool = True,
+    subsampling_noise: bool = False,
     subsampling_scale: float = 2.0,
 ) -> GradientModel:
     """Return the post-processing model of a release: its window as sums, and priors.

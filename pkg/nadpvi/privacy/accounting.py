@@ -198,16 +198,21 @@ def _check_exposure(delta: float, *, num_steps: int, sampling_rate: float) -> No
 def _spent(sigma: float, delta: float, num_steps: int, sampling_rate: float) -> float:
     """Return epsilon, by the accountant of this sampling rate, from the cache on disk where it is there."""
     if sampling_rate == 1.0 or _total_variation(sigma, num_steps, sampling_rate) <= delta:
-        return _spent_afresh(sigma, delta, num_steps, sampling_rate)
+        return _compute(sigma, delta, num_steps, sampling_rate)
     return cached_number(
         "epsilon_spent",
         {"noise_multiplier": sigma, "delta": delta, "num_steps": num_steps, "sampling_rate": sampling_rate},
-        compute=lambda: _spent_afresh(sigma, delta, num_steps, sampling_rate),
+        compute=lambda: _compute(sigma, delta, num_steps, sampling_rate),
     )
 
 
 @lru_cache(maxsize=256)
 def _spent_afresh(sigma: float, delta: float, num_steps: int, sampling_rate: float) -> float:
+    """Return epsilon as this process has computed it."""
+    return _compute(sigma, delta, num_steps, sampling_rate)
+
+
+def _compute(sigma: float, delta: float, num_steps: int, sampling_rate: float) -> float:
     """Return epsilon, by the accountant of this sampling rate."""
     if sampling_rate == 1.0:
         return gaussian_epsilon(math.sqrt(num_steps) / sigma, delta)
