@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from nadpvi import ArgumentError, SchemaError
-from nadpvi.gradients import autograd_gradients, likelihood_gradients
+from nadpvi.dpvi import prior_score
+from nadpvi.gradients import autograd_route, gradient_function
 from nadpvi.guides import MeanField
 from nadpvi.models import MODELS, LogisticRegression, RecordBatch, model_from_dict
 from nadpvi.models.base import GeneralizedLinearModel, Model
@@ -72,15 +73,13 @@ def test_autograd_path_equals_plain_loop_and_finite_differences(model, guide):
     batch = records()
     phi, noise = guide_point(guide)
     beta = np.ones(12)
-    rows = autograd_gradients(
-        model, batch, guide=guide, phi=phi, standard_normal=noise, preconditioner=beta
-    ).rows
+    rows = autograd_route(model, guide=guide, phi=phi, standard_normal=noise, preconditioner=beta)(batch).rows
     assert rows.shape == (13, 12)
     h = 1e-5
     for b in range(13):
         alone = RecordBatch(x=batch.x[b : b + 1], y=batch.y[b : b + 1])
-        single = autograd_gradients(
-            model, alone, guide=guide, phi=phi, standard_normal=noise, preconditioner=beta
+        single = autograd_route(model, guide=guide, phi=phi, standard_normal=noise, preconditioner=beta)(
+            alone
         ).rows[0]
         np.testing.assert_allclose(rows[b], single, rtol=1e-10, atol=1e-13)
         for d in range(12):
@@ -100,10 +99,8 @@ def test_fast_path_equals_autograd_path(model, guide):
     rng = np.random.default_rng(7)
     beta = np.exp(rng.normal(size=12))
     weights = rng.random(50)
-    slow = autograd_gradients(model, batch, guide=guide, phi=phi, standard_normal=noise, preconditioner=beta)
-    fast = likelihood_gradients(
-        model, batch, guide=guide, phi=phi, standard_normal=noise, preconditioner=beta
-    )
+    slow = autograd_route(model, guide=guide, phi=phi, standard_normal=noise, preconditioner=beta)(batch)
+    fast = gradient_function(model, guide=guide, phi=phi, standard_normal=noise, preconditioner=beta)(batch)
     if isinstance(model, GeneralizedLinearModel):
         assert type(fast) is not type(slow)
     for name in ("weighted_sum", "weighted_rows"):
@@ -120,8 +117,8 @@ def test_weighted_sum_is_the_sum_of_weighted_rows(model, guide):
     batch = records(num_records=20)
     phi, noise = guide_point(guide)
     weights, beta = np.linspace(0, 1, 20), np.linspace(0.5, 2, 12)
-    gradients = likelihood_gradients(
-        model, batch, guide=guide, phi=phi, standard_normal=noise, preconditioner=beta
+    gradients = gradient_function(model, guide=guide, phi=phi, standard_normal=noise, preconditioner=beta)(
+        batch
     )
     rows = gradients.weighted_rows(weights)
     np.testing.assert_allclose(rows.sum(axis=0), gradients.weighted_sum(weights), rtol=1e-12, atol=1e-12)
@@ -134,6 +131,20 @@ def test_score_has_mean_zero_under_the_model():
     p = model.predict_mean(eta[:, None], np.ones((1, 1)))[:, 0]
     mean = p * model.score(eta, np.ones(41)) + (1 - p) * model.score(eta, np.zeros(41))
     np.testing.assert_allclose(mean, 0.0, atol=1e-15)
+
+
+def test_prior_gradient_equals_autodiff(model):
+    from autograd import grad
+
+    theta = np.random.default_rng(4).normal(size=(5, 6))
+    expected = grad(lambda value: model.log_prior(value).sum())(theta)
+    np.testing.assert_allclose(prior_score(model, theta), expected, rtol=1e-12)
+    hidden = type("Hidden", (type(model),), {"log_prior_gradient": None})(**settings_of(model))
+    np.testing.assert_array_equal(prior_score(hidden, theta), expected)
+
+
+def settings_of(model):
+    return {name: value for name, value in model.to_dict().items() if name != "kind"}
 
 
 def test_prior_density_matches_scipy():
@@ -150,13 +161,10 @@ def test_extreme_logits_have_finite_gradients(guide):
     model = EXAMPLES["logistic_regression"]
     batch = RecordBatch(x=np.array([[1000.0], [-1000.0], [1000.0]]), y=np.array([0.0, 0.0, 1.0]))
     phi, noise, beta = np.array([1.0, -20.0]), np.zeros((2, 1)), np.ones(2)
+    point = {"guide": guide, "phi": phi, "standard_normal": noise, "preconditioner": beta}
     with np.errstate(over="raise", invalid="raise", divide="raise"):
-        slow = autograd_gradients(
-            model, batch, guide=guide, phi=phi, standard_normal=noise, preconditioner=beta
-        ).rows
-        fast = likelihood_gradients(
-            model, batch, guide=guide, phi=phi, standard_normal=noise, preconditioner=beta
-        )
+        slow = autograd_route(model, **point)(batch).rows
+        fast = gradient_function(model, **point)(batch)
     rows = fast.weighted_rows(np.ones(3))
     np.testing.assert_allclose(slow[:, 0], [1000.0, 0.0, 0.0], atol=1e-12)
     np.testing.assert_allclose(rows, slow, atol=1e-12)

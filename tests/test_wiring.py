@@ -40,7 +40,7 @@ def tagged(num_records):
 
 
 @pytest.mark.parametrize("rate", [0.3, 0.05])
-@pytest.mark.parametrize("block", [300_000, 1])
+@pytest.mark.parametrize("block", [600_000, 1])
 def test_every_step_is_an_independent_poisson_sample_summed_unnormalised(rate, block, monkeypatch):
     monkeypatch.setattr("nadpvi.dpvi._BLOCK_VALUES", block)
     description, records = tagged(12)

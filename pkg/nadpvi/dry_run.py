@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from nadpvi.description import ModelDescription
 from nadpvi.errors import ModelError, NadpviError, PrivacyError
-from nadpvi.gradients import likelihood_gradients
+from nadpvi.gradients import gradient_function
 from nadpvi.models import RecordBatch
 
 __all__ = ["check_model"]
@@ -81,14 +81,13 @@ def _first_gradient(description: ModelDescription, batch: RecordBatch, *, name: 
     dimension = description.guide.num_variational(num_params)
     noise = np.random.default_rng(1).standard_normal((2, num_params))
     try:
-        gradients = likelihood_gradients(
+        gradients = gradient_function(
             description.model,
-            batch,
             guide=description.guide,
             phi=np.full(dimension, 0.1),
             standard_normal=noise,
             preconditioner=np.ones(dimension),
-        )
+        )(batch)
         first: Array = gradients.weighted_rows(np.ones(len(batch.y)))[0]
     except NadpviError:
         raise

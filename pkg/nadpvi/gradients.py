@@ -6,6 +6,7 @@ routes give equal numbers: reverse-mode autodiff through any model, and matrix p
 records through a linear predictor.
 """
 
+from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple, Protocol
 
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from nadpvi.guides import MeanField
 from nadpvi.models.base import GeneralizedLinearModel, Model, RecordBatch
 
-__all__ = ["DenseGradients", "LinearGradients", "PerRecordGradients", "likelihood_gradients"]
+__all__ = ["DenseGradients", "GradientFunction", "LinearGradients", "PerRecordGradients", "gradient_function"]
 
 Array = NDArray[np.float64]
 
@@ -34,6 +35,9 @@ class PerRecordGradients(Protocol):
     def weighted_rows(self, weights: Array) -> Array:
         """Return the rows weights[b] * gradient[b], shape (B, D), as a new array."""
         ...
+
+
+GradientFunction = Callable[[RecordBatch], PerRecordGradients]
 
 
 class DenseGradients(NamedTuple):
@@ -96,23 +100,18 @@ class LinearGradients(NamedTuple):
         return rows
 
 
-def likelihood_gradients(
-    model: Model,
-    batch: RecordBatch,
-    *,
-    guide: MeanField,
-    phi: Array,
-    standard_normal: Array,
-    preconditioner: Array,
-) -> PerRecordGradients:
-    """Return the preconditioned per-record gradients by the fastest route that the model allows.
+def gradient_function(
+    model: Model, *, guide: MeanField, phi: Array, standard_normal: Array, preconditioner: Array
+) -> GradientFunction:
+    """Return the function that gives a batch's preconditioned per-record gradients at `phi`.
+
+    What does not depend on records, the draws of theta above all, is computed here, once for all batches.
+    Models with a linear predictor take the route of matrix products, all others that of autodiff.
 
     Parameters
     ----------
     model : Model
-        The model; matrix products are used where it is a `GeneralizedLinearModel`.
-    batch : RecordBatch
-        B private records.
+        Matrix products are used where it is a `GeneralizedLinearModel`.
     guide : MeanField
         The variational family.
     phi : ndarray, shape (D,)
@@ -122,10 +121,9 @@ def likelihood_gradients(
     preconditioner : ndarray, shape (D,)
         beta, multiplied into every gradient (Eq. 58).
     """
-    route = linear_gradients if _is_linear(type(model)) else autograd_gradients
+    route = linear_route if _is_linear(type(model)) else autograd_route
     return route(
         model,  # type: ignore[arg-type]
-        batch,
         guide=guide,
         phi=phi,
         standard_normal=standard_normal,
@@ -139,41 +137,43 @@ def _is_linear(kind: type[Model]) -> bool:
     return hasattr(kind, "score")
 
 
-def linear_gradients(
+def linear_route(
     model: GeneralizedLinearModel,
-    batch: RecordBatch,
     *,
     guide: MeanField,
     phi: Array,
     standard_normal: Array,
     preconditioner: Array,
-) -> LinearGradients:
+) -> GradientFunction:
     """Return gradients by matrix products: residuals R (S, B), noise E (S, K), then R'1/S and R'E/S."""
     located, scaled = guide.split(preconditioner)
     theta = guide.draw(phi, standard_normal)
-    residual = -model.score(batch.x @ theta.T, batch.y[:, None])
     noise = standard_normal * (guide.standard_deviation_derivative(phi) * scaled / len(standard_normal))
-    scale = residual @ noise
-    scale *= batch.x
-    x = batch.x if (located == 1.0).all() else batch.x * located
-    return LinearGradients(x=x, location=residual.mean(axis=1), scale=scale)
+    is_plain = bool((located == 1.0).all())
+
+    def gradients(batch: RecordBatch) -> LinearGradients:
+        residual = -model.score(batch.x @ theta.T, batch.y[:, None])
+        scale = residual @ noise
+        scale *= batch.x
+        x = batch.x if is_plain else batch.x * located
+        return LinearGradients(x=x, location=residual.mean(axis=1), scale=scale)
+
+    return gradients
 
 
-def autograd_gradients(
-    model: Model,
-    batch: RecordBatch,
-    *,
-    guide: MeanField,
-    phi: Array,
-    standard_normal: Array,
-    preconditioner: Array,
-) -> DenseGradients:
+def autograd_route(
+    model: Model, *, guide: MeanField, phi: Array, standard_normal: Array, preconditioner: Array
+) -> GradientFunction:
     """Return gradients by one reverse pass: theta is tiled to (S, B, K) and the sum differentiated once."""
     from autograd import grad
 
     theta = guide.draw(phi, standard_normal)
-    tiled = np.repeat(theta[:, None, :], len(batch.y), axis=1)
-    theta_gradient = grad(lambda value: -model.log_likelihood(value, batch).sum())(tiled)
-    rows = guide.pull_back(phi, theta_gradient=theta_gradient, standard_normal=standard_normal)
-    rows *= preconditioner
-    return DenseGradients(rows=rows)
+
+    def gradients(batch: RecordBatch) -> DenseGradients:
+        tiled = np.repeat(theta[:, None, :], len(batch.y), axis=1)
+        theta_gradient = grad(lambda value: -model.log_likelihood(value, batch).sum())(tiled)
+        rows = guide.pull_back(phi, theta_gradient=theta_gradient, standard_normal=standard_normal)
+        rows *= preconditioner
+        return DenseGradients(rows=rows)
+
+    return gradients

@@ -81,6 +81,11 @@ class LogisticRegression:
         density: Array = anp.sum(-0.5 * standardised**2 - constant, axis=-1)
         return density
 
+    def log_prior_gradient(self, theta: Array) -> Array:
+        """Return the gradient of `log_prior`, shape (..., K) -> (..., K)."""
+        gradient: Array = -theta / self.prior_sd**2
+        return gradient
+
     def log_likelihood(self, theta: Array, batch: RecordBatch) -> Array:
         """Return log p(y_b | x_b, theta), shape (..., B, K) -> (..., B)."""
         linear_predictor = anp.sum(batch.x * theta, axis=-1)
