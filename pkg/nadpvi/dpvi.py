@@ -240,8 +240,11 @@ class _Block(NamedTuple):
 
 
 def block_rows(draw_values: int) -> int:
-    """Return how many rows each block has: a multiple of 64, fixed by S * K = `draw_values` alone."""
-    return max(64, _BLOCK_VALUES // draw_values // 64 * 64)
+    """Return how many rows each block has: a multiple of 64, fixed by S * K = `draw_values` alone.
+
+    At most 1,024: padding costs as much as records do, and a small model's batches are small.
+    """
+    return max(64, min(1024, _BLOCK_VALUES // draw_values // 64 * 64))
 
 
 def _blocks(records: Records, indices: NDArray[np.int64], *, num_rows: int) -> Iterator[_Block]:
