@@ -12,10 +12,9 @@ from nadpvi.containers.storage import package_versions
 from nadpvi.diagnostics import warn_of_disagreement
 from nadpvi.engines.base import Engine, SamplerSettings
 from nadpvi.engines.discover import find_engine
-from nadpvi.engines.programs import program_path
 from nadpvi.errors import ArgumentError
 from nadpvi.gradient_model import GradientModel, check_priors, make_gradient_model, window_start
-from nadpvi.inference.nuts import PROGRAM, PostProcessingDraws, sample_nuts
+from nadpvi.inference.nuts import PostProcessingDraws, prepare_nuts, sample_nuts
 from nadpvi.privacy.randomness import check_seed
 
 __all__ = ["check_inference", "infer"]
@@ -178,7 +177,7 @@ def check_inference(
     window_start(num_steps, burn_in=burn_in)
     SamplerSettings(chains=chains, warmup=warmup, draws=draws, seed=0, adapt_delta=adapt_delta)
     found = find_engine(engine)
-    found.prepare(program_path(PROGRAM))
+    prepare_nuts(found)
     return found
 
 
