@@ -17,10 +17,13 @@ from scipy.stats import norm
 from nadpvi.errors import ArgumentError
 from nadpvi.privacy import accounting, accounting_cache, accounting_pld
 from nadpvi.privacy.accounting import accountant, epsilon_spent, noise_multiplier
+from nadpvi.privacy.accounting_bounds import central_limit_noise, total_variation
 from nadpvi.privacy.accounting_cache import cached_number
 from nadpvi.privacy.accounting_gaussian import gaussian_epsilon, gaussian_mu
+from nadpvi.privacy.accounting_loss import make_run
 
 SETTINGS = {"epsilon": 1.0, "delta": 1e-5, "num_steps": 1000, "sampling_rate": 0.1}
+REPLACE = {"neighbouring_relation": "replace_one"}
 SPENT = {"noise_multiplier": 12.0, "delta": 1e-5, "num_steps": 1000, "sampling_rate": 0.1}
 
 
@@ -170,6 +173,167 @@ def test_few_steps_agree_with_numerical_integration(sigma, sampling_rate, num_st
     assert integrated_delta(spent * 0.998, **run) > delta
 
 
+def replaced_losses(sigma, sampling_rate, points):
+    """Probabilities and losses of one step between a record and its opposite, on a grid of outputs."""
+    x = np.linspace(-1 - 9 * sigma, 1 + 9 * sigma, points)
+    log_one, log_other = (
+        np.logaddexp(
+            np.log1p(-sampling_rate) + norm.logpdf(x, 0, sigma),
+            np.log(sampling_rate) + norm.logpdf(x, shift, sigma),
+        )
+        for shift in (-1, 1)
+    )
+    return np.exp(log_one) * (x[1] - x[0]), log_one - log_other
+
+
+def integrated_replaced_delta(epsilon, *, sigma, sampling_rate, num_steps, points):
+    """delta(epsilon) of replacing, as a trapezoidal integral over the outputs of one or two steps."""
+    mass, loss = replaced_losses(sigma, sampling_rate, points)
+    if num_steps == 1:
+        return float(mass @ np.maximum(-np.expm1(epsilon - loss), 0))
+    return sum(
+        p * float(mass @ np.maximum(-np.expm1(epsilon - last - loss), 0))
+        for last, p in zip(loss, mass, strict=True)
+    )
+
+
+@pytest.mark.parametrize(
+    ("sigma", "sampling_rate", "num_steps", "delta", "points"),
+    [
+        (1.0, 0.3, 1, 1e-4, 20_001),
+        (0.5, 0.01, 1, 1e-5, 20_001),
+        (2.0, 0.9, 1, 1e-8, 20_001),
+        (30.0, 0.1, 1, 1e-5, 20_001),
+        (1.0, 0.2, 2, 1e-4, 1501),
+        (0.7, 0.05, 2, 1e-5, 1501),
+        (4.0, 0.5, 2, 1e-6, 1501),
+    ],
+)
+def test_few_steps_of_replacing_agree_with_numerical_integration(
+    sigma, sampling_rate, num_steps, delta, points
+):
+    run = {"sigma": sigma, "sampling_rate": sampling_rate, "num_steps": num_steps, "points": points}
+    spent = epsilon_spent(
+        noise_multiplier=sigma, delta=delta, num_steps=num_steps, sampling_rate=sampling_rate, **REPLACE
+    )
+    assert integrated_replaced_delta(spent * 1.001, **run) < delta
+    assert integrated_replaced_delta(spent * 0.998, **run) > delta
+
+
+@pytest.mark.parametrize("sigma", [0.6, 1.0, 3.0])
+@pytest.mark.parametrize("sampling_rate", [0.1, 0.7])
+def test_no_two_records_are_told_apart_more_easily_than_opposite_ones(sigma, sampling_rate):
+    # In the plane, as two vectors and 0 never span more.
+    x, y = np.meshgrid(*[np.linspace(-1 - 8 * sigma, 1 + 8 * sigma, 301)] * 2)
+    cell = (x[0, 1] - x[0, 0]) ** 2
+
+    def density(w):
+        def normal(a, b):
+            return np.exp(-((x - a) ** 2 + (y - b) ** 2) / (2 * sigma**2)) / (2 * np.pi * sigma**2)
+
+        return (1 - sampling_rate) * normal(0, 0) + sampling_rate * normal(*w)
+
+    def divergence(one, other, alpha):
+        return float(np.maximum(one - alpha * other, 0).sum()) * cell
+
+    up, down = density((1, 0)), density((-1, 0))
+    angles = (0.3, 0.5, 0.8, 1.0)
+    others = [(r * np.cos(a * np.pi), r * np.sin(a * np.pi)) for a in angles for r in (0.0, 0.5, 1.0)]
+    for alpha in (0.3, 0.8, 1.0, 1.5, 4.0):
+        worst = divergence(up, down, alpha)
+        assert worst == pytest.approx(divergence(down, up, alpha), abs=1e-9)
+        for other in others:
+            for length in (0.4, 1.0):
+                one = density((length, 0))
+                assert divergence(one, density(other), alpha) <= worst + 1e-7
+                assert divergence(density(other), one, alpha) <= worst + 1e-7
+    # A right angle is already strictly harder to tell.
+    assert divergence(up, density((0, 1)), 1.0) < divergence(up, down, 1.0) - 1e-3
+
+
+@pytest.mark.parametrize(("sigma", "num_steps"), [(20, 100), (2, 1), (4, 4)])
+def test_replacing_at_full_batch_doubles_the_sensitivity(sigma, num_steps):
+    run = {"delta": 1e-5, "num_steps": num_steps, "sampling_rate": 1}
+    assert epsilon_spent(noise_multiplier=sigma, **run, **REPLACE) == pytest.approx(4.377178, abs=1e-6)
+    assert noise_multiplier(epsilon=4.37718, **run, **REPLACE) == sigma
+
+
+@pytest.mark.parametrize(
+    ("sigma", "sampling_rate", "num_steps"),
+    [(12.0, 0.1, 1000), (0.8, 0.01, 50), (2.0, 0.3, 3), (40.0, 0.5, 200)],
+)
+def test_replacing_lies_between_removing_and_a_group_of_two(sigma, sampling_rate, num_steps):
+    run = {"noise_multiplier": sigma, "num_steps": num_steps, "sampling_rate": sampling_rate}
+    replaced = epsilon_spent(delta=1e-5, **run, **REPLACE)
+    assert replaced >= epsilon_spent(delta=1e-5, **run)
+    # Removing and then adding: delta (1 + exp(epsilon)) at twice epsilon; delta must solve for it.
+    small = brentq(
+        lambda log_delta: (
+            log_delta + np.logaddexp(0, epsilon_spent(delta=math.exp(log_delta), **run)) - math.log(1e-5)
+        ),
+        math.log(1e-11),
+        math.log(1e-5),
+        xtol=1e-3,
+    )
+    assert replaced <= 2 * epsilon_spent(delta=math.exp(small - 1e-2), **run)
+
+
+def test_replacing_just_below_full_batch_meets_the_closed_form():
+    for num_steps in (1, 100, 20_000):
+        run = {"noise_multiplier": 6 * math.sqrt(num_steps), "delta": 1e-5, "num_steps": num_steps} | REPLACE
+        exact = epsilon_spent(sampling_rate=1, **run)
+        assert exact <= epsilon_spent(sampling_rate=1 - 1e-12, **run) <= exact * 1.001
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0])
+def test_replacing_over_many_steps_approaches_its_central_limit(epsilon):
+    mu = brentq(lambda mu: gaussian_delta(mu, epsilon) - 1e-5, 1e-3, 10)
+    # mu^2 = T q^2 integral of (f_-1 - f_1)^2 / f_0 = 4 T q^2 sinh(1 / sigma^2)
+    limit = 1 / math.sqrt(math.asinh((mu / 0.1) ** 2 / 4 / 10_000))
+    sigma = noise_multiplier(epsilon=epsilon, delta=1e-5, num_steps=10_000, sampling_rate=0.1, **REPLACE)
+    assert sigma == pytest.approx(limit, rel=1e-3)
+    assert sigma == pytest.approx({0.1: 615.04, 1.0: 74.618}[epsilon], rel=1e-3)
+    start = central_limit_noise(mu, num_steps=10_000, sampling_rate=0.1, relation="replace_one")
+    assert start == pytest.approx(limit, rel=1e-9)
+
+
+def test_replacing_is_enough_and_hardly_more():
+    run = {"delta": 1e-5, "num_steps": 1000, "sampling_rate": 0.1} | REPLACE
+    sigma = noise_multiplier(epsilon=1.0, **run)
+    assert epsilon_spent(noise_multiplier=sigma, **run) <= 1.0
+    assert epsilon_spent(noise_multiplier=sigma * 0.998, **run) > 1.0
+    assert accounting.epsilon_accounted_afresh(noise_multiplier=sigma, **run) == epsilon_spent(
+        noise_multiplier=sigma, **run
+    )
+
+
+def test_the_relation_is_part_of_the_cache_key(own_cache, count_accounting):
+    removed = epsilon_spent(**SPENT)
+    assert epsilon_spent(**SPENT, **REPLACE) > 1.5 * removed
+    assert len(count_accounting) == 2
+    assert epsilon_spent(**SPENT) == removed
+    assert len(count_accounting) == 2
+
+
+def test_replacing_never_moves_further_than_its_total_variation():
+    for sigma, rate, steps in ((1.0, 0.3, 1), (0.05, 0.2, 1), (3.0, 0.1, 2), (40.0, 0.3, 2)):
+        points = 1501 if steps == 2 else 40_001
+        moved = integrated_replaced_delta(
+            0.0, sigma=sigma, sampling_rate=rate, num_steps=steps, points=points
+        )
+        bound = total_variation([(sigma, rate, steps)], "replace_one")
+        assert moved <= bound * (1 + 1e-6)
+        assert bound <= 2.5 * moved
+
+
+def test_replacing_spends_nothing_only_where_delta_covers_it():
+    run = {"noise_multiplier": 1, "num_steps": 1, "sampling_rate": 0.1}
+    exact = 0.1 * (2 * norm.cdf(1) - 1)
+    assert epsilon_spent(delta=exact * 1.001, **run, **REPLACE) == 0.0
+    assert epsilon_spent(delta=exact * 0.99, **run, **REPLACE) > 0.0
+    assert epsilon_spent(delta=exact * 0.99, **run) == 0.0
+
+
 @pytest.mark.parametrize("epsilon", [0.1, 1.0])
 def test_many_steps_approach_the_central_limit(epsilon):
     mu = brentq(lambda mu: gaussian_delta(mu, epsilon) - 1e-5, 1e-3, 10)
@@ -239,7 +403,7 @@ def test_zero_where_delta_covers_the_total_variation():
 def test_pinsker_shortcut_is_not_below_the_truth():
     # Just above the shortcut's bound on delta, the closed form must already be at zero too.
     mu = 0.01
-    bound = accounting._total_variation(math.sqrt(100) / mu, 100, 1.0)
+    bound = total_variation([(math.sqrt(100) / mu, 1.0, 100)], "add_or_remove_one")
     assert gaussian_delta(mu, 0.0) <= bound
 
 
@@ -281,6 +445,8 @@ def test_extremes_end_in_bounded_memory_with_a_number_or_the_range():
             "num_steps": 10**6,
             "sampling_rate": 0.5,
         },
+        half | {"epsilon": 1e-4, "neighbouring_relation": "replace_one"},
+        half | {"epsilon": 1e3, "neighbouring_relation": "replace_one"},
     ]
     done = subprocess.run(
         [sys.executable, "-c", EXTREMES, json.dumps(calls)], capture_output=True, text=True, check=True
@@ -294,6 +460,8 @@ def test_extremes_end_in_bounded_memory_with_a_number_or_the_range():
     assert answers[5].startswith("delta must be at least 1e-12")
     assert answers[6] == pytest.approx(164.53, rel=1e-3)
     assert answers[7].startswith("noise_multiplier 1e+06 cannot be accounted")
+    assert answers[8] == pytest.approx(296_455, rel=3e-3)
+    assert answers[9] == pytest.approx(0.6339, rel=3e-3)
     assert done.stderr == ""
     assert peak < 2e9
 
@@ -328,6 +496,11 @@ def test_the_range_named_by_a_refusal_is_reachable():
         ("spent", "num_steps", 10**7, "at most 1,000,000"),
         ("spent", "noise_multiplier", 0.01, "at least 0.02"),
         ("noise", "delta", 1e-13, "at least 1e-12"),
+        *[
+            (call, "neighbouring_relation", bad, '"add_or_remove_one" or "replace_one"')
+            for call in ("noise", "spent")
+            for bad in ("replace", None, 2)
+        ],
     ],
 )
 def test_nonsense_is_refused_by_name(function, name, value, rule, own_cache):
@@ -362,6 +535,7 @@ def test_accepts_numpy_numbers():
 
 def test_accountant_says_which_one_served():
     assert accountant(1)[0].startswith("analytic Gaussian")
+    assert accountant(0.1, neighbouring_relation="replace_one")[0].endswith("substitution")
     name, version = accountant(0.1)
     assert "dp-accounting" in name
     assert version.startswith("0.6")
@@ -475,8 +649,15 @@ def test_import_of_the_accountant_is_lazy():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_replaced_loss_spread_matches_an_independent_grid():
+    run = make_run(0.8, num_steps=10, sampling_rate=0.05, neighbouring_relation="replace_one")
+    (loss,) = run.losses
+    probability, values = replaced_losses(0.8, 0.05, 20_001)
+    assert loss.sd == pytest.approx(math.sqrt(probability @ (values - probability @ values) ** 2), rel=1e-3)
+
+
 def test_loss_spread_matches_an_independent_grid():
-    run = accounting_pld.make_run(0.8, num_steps=10, sampling_rate=0.05)
+    run = make_run(0.8, num_steps=10, sampling_rate=0.05)
     for loss, (probability, values) in zip(run.losses, losses_on_grid(0.8, 0.05, 20_001), strict=True):
         mean = probability @ values
         assert loss.sd == pytest.approx(math.sqrt(probability @ (values - mean) ** 2), rel=1e-3)

@@ -10,10 +10,14 @@ from nadpvi.errors import ArgumentError, PrivacyError
 from nadpvi.privacy import composition, composition_pld
 from nadpvi.privacy.accounting import epsilon_spent
 from nadpvi.privacy.accounting_gaussian import gaussian_epsilon
-from nadpvi.privacy.accounting_pld import compose_steps, make_run
+from nadpvi.privacy.accounting_loss import make_run
+from nadpvi.privacy.accounting_pld import compose_steps
+from nadpvi.privacy.budget import PrivacyBudget
 from nadpvi.privacy.composition import Run, composed_epsilon
 from nadpvi.privacy.composition_pld import compose_runs
-from nadpvi.privacy.guarantee import PrivacyBudget, make_guarantee
+from nadpvi.privacy.guarantee_maker import make_guarantee
+from nadpvi.privacy.selection import Selection
+from nadpvi.privacy.selection_accounting import SelectedRun, composed_selection_epsilon
 
 DELTA = 1e-5
 
@@ -236,8 +240,118 @@ def test_the_price_of_discrete_noise_adds_up():
         Run(**sizes, num_steps=1, discreteness=-1e-9)
 
 
-def test_a_guarantee_of_another_kind_is_not_composed():
+def test_a_sampler_of_another_kind_is_not_composed():
     other = planned()
-    object.__setattr__(other, "unit", "one household")
-    with pytest.raises(PrivacyError, match="one household"):
+    object.__setattr__(other, "sampler", "shuffle")
+    with pytest.raises(PrivacyError, match="sampler shuffle"):
         Run.from_guarantee(other)
+
+
+def test_a_person_with_several_records_is_what_is_composed():
+    person = planned(noise_multiplier=30.0, unit="one person", records_per_unit=3)
+    run = Run.from_guarantee(person)
+    assert run == Run(noise_multiplier=10.0, num_steps=100, sampling_rate=1, unit="one person")
+    assert composed_epsilon([run], delta=DELTA) == pytest.approx(4.377178, abs=1e-6)
+
+
+def test_unlike_units_are_not_composed():
+    record, person = planned(), planned(unit="one person")
+    with pytest.raises(PrivacyError, match="keep a ledger for each unit"):
+        composed_epsilon([Run.from_guarantee(record), Run.from_guarantee(person)], delta=DELTA)
+    with pytest.raises(ArgumentError, match=r"^unit must be"):
+        Run(noise_multiplier=1.0, num_steps=1, sampling_rate=1, unit="one household")
+
+
+def test_steps_done_and_steps_left_are_one_run():
+    for base in ({"noise_multiplier": 12.0, "sampling_rate": 0.1}, {"noise_multiplier": 10.0}):
+        whole = planned(**base, discreteness=1e-3)
+        left = planned(**base, num_steps=63, discreteness=1e-3 * 63 / 100)
+        parts = [Run.from_guarantee(whole, num_steps=37), Run.from_guarantee(left)]
+        assert composed_epsilon(parts, delta=DELTA) == pytest.approx(whole.epsilon, rel=1e-13)
+
+
+REPLACE = {"neighbouring_relation": "replace_one"}
+
+
+@pytest.mark.parametrize("run", [make(12.0, 1000, 0.1), make(1.0, 50, 0.01), make(10.0, 100, 1.0)])
+def test_replacing_is_what_the_accountant_of_one_run_says(run):
+    single = epsilon_spent(
+        noise_multiplier=run.noise_multiplier,
+        delta=DELTA,
+        num_steps=2 * run.num_steps,
+        sampling_rate=run.sampling_rate,
+        **REPLACE,
+    )
+    assert composed_epsilon([run, run], delta=DELTA, **REPLACE) == pytest.approx(single, rel=1e-12)
+    assert single > 1.2 * composed_epsilon([run, run], delta=DELTA)
+
+
+def test_replacing_on_the_common_grid_gives_what_the_accountant_of_one_run_gives():
+    settings = {"noise_multiplier": 0.8, "delta": DELTA, "num_steps": 200, "sampling_rate": 0.01} | REPLACE
+    found = compose_runs([(0.8, 0.01, 200)], gaussian_mu=0.0, delta=DELTA, **REPLACE)
+    assert found == pytest.approx(epsilon_spent(**settings), rel=5e-4)
+
+
+def test_replacing_in_unlike_runs_meets_direct_integration():
+    found = composed_epsilon([make(1.5, 1, 0.3), make(2.0, 1, 1.0)], delta=1e-4, **REPLACE)
+    edges = np.linspace(-12, 9, 8001)
+    one, other = (0.7 * norm.cdf(edges, 0, 1.5) + 0.3 * norm.cdf(edges, shift, 1.5) for shift in (-1, 1))
+    keep = np.diff(other) > 0
+    weights = np.diff(one)[keep]
+    losses = np.log(weights) - np.log(np.diff(other)[keep])
+
+    def exceeds(epsilon):
+        # The full batch is a Gaussian mechanism with mu = 2 / 2.
+        rest = epsilon - losses
+        return float(weights @ (norm.cdf(0.5 - rest) - np.exp(rest) * norm.cdf(-0.5 - rest))) > 1e-4
+
+    assert exceeds(found * 0.999)
+    assert not exceeds(found * 1.0001)
+
+
+def test_the_relation_is_part_of_the_cached_composition(monkeypatch, tmp_path):
+    monkeypatch.setenv("NADPVI_CACHE_DIR", str(tmp_path))
+    runs = [make(5.0, 10, 0.1), make(6.0, 10, 0.1)]
+    first = composed_epsilon(runs, delta=DELTA)
+    assert composed_epsilon(runs, delta=DELTA, **REPLACE) > 1.3 * first
+    assert composed_epsilon(runs, delta=DELTA) == first
+
+
+def test_an_unknown_relation_is_refused():
+    with pytest.raises(ArgumentError, match=r"^neighbouring_relation must be"):
+        composed_epsilon([make(1.0, 1, 1.0)], delta=DELTA, neighbouring_relation="replace")
+
+
+def test_choices_among_runs_are_composed_apart_from_single_runs():
+    chosen = Run(
+        noise_multiplier=30.0,
+        num_steps=100,
+        sampling_rate=0.1,
+        discreteness=1e-5,
+        selection=Selection(mean_runs=4, score_noise_multiplier=50.0),
+    )
+    single = make(12.0, 100, 0.1)
+    part = SelectedRun(
+        selection=chosen.selection,
+        noise_multiplier=30.0,
+        num_steps=100,
+        sampling_rate=0.1,
+        discreteness=1e-5,
+    )
+    assert composed_epsilon([chosen], delta=DELTA) == composed_selection_epsilon([part], delta=DELTA)
+    twice = Run(**{name: getattr(chosen, name) for name in chosen.__slots__} | {"count": 2})
+    both = composed_selection_epsilon([part] * 3, delta=DELTA / 2) + alone(single, delta=DELTA / 2)
+    assert composed_epsilon([chosen, single, twice], delta=DELTA) == pytest.approx(both, rel=1e-12)
+    with pytest.raises(PrivacyError, match='"add_or_remove_one" only'):
+        composed_epsilon([chosen, single], delta=DELTA, **REPLACE)
+    with pytest.raises(ArgumentError, match="selection must be"):
+        Run(noise_multiplier=1.0, num_steps=1, sampling_rate=1, selection=3)
+
+
+def test_a_choice_comes_from_its_guarantee():
+    selection = Selection(mean_runs=4, score_noise_multiplier=50.0)
+    budget = PrivacyBudget(epsilon=50, delta=DELTA)
+    chosen = planned(budget=budget, selection=selection, unit="one person", records_per_unit=2)
+    assert Run.from_guarantee(chosen) == Run(
+        noise_multiplier=5.0, num_steps=100, sampling_rate=1, unit="one person", selection=selection
+    )

@@ -8,7 +8,11 @@ import pytest
 
 from nadpvi.errors import ArgumentError, PrivacyError
 from nadpvi.privacy.accounting_cache import CACHE_DIR_VARIABLE
-from nadpvi.privacy.guarantee import Guarantee, NonPrivate, PrivacyBudget, make_guarantee
+from nadpvi.privacy.budget import NonPrivate, PrivacyBudget
+from nadpvi.privacy.guarantee import Guarantee
+from nadpvi.privacy.guarantee_maker import make_guarantee
+from nadpvi.privacy.selection import Selection
+from nadpvi.privacy.selection_accounting import selection_epsilon
 
 RUN = {
     "num_steps": 100,
@@ -54,6 +58,12 @@ def test_budget_refuses_a_bad_epsilon(epsilon):
 def test_budget_refuses_a_bad_delta(delta):
     with pytest.raises(ArgumentError, match=r"^delta must be"):
         PrivacyBudget(epsilon=1, delta=delta)
+
+
+@pytest.mark.parametrize("relation", ["replace", "", None, 1, ["replace_one"]])
+def test_budget_refuses_an_unknown_relation(relation):
+    with pytest.raises(ArgumentError, match=r"^neighbouring_relation must be"):
+        PrivacyBudget(epsilon=1, delta=1e-5, neighbouring_relation=relation)
 
 
 def test_budget_is_frozen():
@@ -118,6 +128,131 @@ def test_simulation_keeps_its_numbers_and_promises_nothing():
     assert "factor exp" not in sentence
 
 
+def replacing(**changes):
+    return private(
+        budget=PrivacyBudget(epsilon=20.0, delta=1e-5, neighbouring_relation="replace_one"), **changes
+    )
+
+
+def test_a_replaced_record_moves_the_sum_twice_as_far():
+    guarantee = replacing(noise_multiplier=20.0)
+    assert guarantee.neighbouring_relation == "replace_one"
+    assert guarantee.epsilon == pytest.approx(4.377178, abs=1e-6)
+    assert replacing(sampling_rate=0.1).epsilon > 1.5 * private(sampling_rate=0.1).epsilon
+
+
+@pytest.mark.parametrize("sampling_rate", [1, 0.1])
+@pytest.mark.parametrize("make", [private, replacing])
+def test_a_person_moves_the_sum_by_as_many_records(make, sampling_rate):
+    person = make(noise_multiplier=30.0, unit="one person", records_per_unit=3, sampling_rate=sampling_rate)
+    assert person.epsilon == pytest.approx(make(sampling_rate=sampling_rate).epsilon, rel=1e-12)
+    assert person.noise_multiplier == 30.0
+    with pytest.raises(PrivacyError, match="above the budget"):
+        make(noise_multiplier=30.0, unit="one person", records_per_unit=400, sampling_rate=sampling_rate)
+
+
+def test_the_records_of_one_record_are_one():
+    with pytest.raises(ArgumentError, match='records_per_unit must be 1 when unit is "one record"'):
+        private(records_per_unit=2)
+    with pytest.raises(ArgumentError, match=r"^unit must be"):
+        private(unit="one household")
+    for bad in (0, -1, 1.5, True, None, 10**7):
+        with pytest.raises(ArgumentError, match=r"^records_per_unit must be"):
+            private(unit="one person", records_per_unit=bad)
+
+
+@pytest.mark.parametrize(
+    ("changes", "start", "inside", "absent"),
+    [
+        ({}, "Adding or removing one record changes", "protected only record by record", "person ("),
+        (
+            {"unit": "one person", "records_per_unit": 3, "noise_multiplier": 30.0},
+            "Adding or removing one person (up to 3 of whose records are used, all or none in a step) ",
+            "a Poisson sample that every person enters",
+            "record by record",
+        ),
+        (
+            {"unit": "one person"},
+            "Adding or removing one person (one of whose records is used) changes",
+            "a Poisson sample that every person enters",
+            "record by record",
+        ),
+        (
+            {"relation": "replace_one"},
+            "Replacing one record by another changes",
+            "the number of records counts as public and is not protected).",
+            "Adding",
+        ),
+        (
+            {"relation": "replace_one", "unit": "one person", "records_per_unit": 2},
+            "Replacing one person by another (each with up to 2 records used, all or none in a step) changes",
+            "the number of people counts as public and is not protected).",
+            "record by record",
+        ),
+        (
+            {"relation": "replace_one", "unit": "one person"},
+            "Replacing one person by another (each with one record used) changes",
+            "the number of people counts as public",
+            "record by record",
+        ),
+    ],
+)
+def test_sentence_says_who_is_protected_and_against_what(changes, start, inside, absent):
+    settings = dict(changes)
+    relation = settings.pop("relation", "add_or_remove_one")
+    budget = PrivacyBudget(epsilon=100.0, delta=1e-5, neighbouring_relation=relation)
+    sentence = private(budget=budget, **settings).sentence()
+    assert sentence.startswith(start)
+    assert inside in sentence
+    assert absent not in sentence
+    assert ("counts as public" in sentence) == (relation == "replace_one")
+
+
+def test_a_guarantee_from_before_people_were_a_unit_is_read():
+    data = private().to_dict()
+    del data["records_per_unit"]
+    assert Guarantee.from_dict(data) == private()
+    with pytest.raises(ArgumentError, match="lacks records_per_unit"):
+        Guarantee.from_dict(data | {"unit": "one person"})
+
+
+def selected(**changes):
+    return private(
+        **{"selection": Selection(mean_runs=4, score_noise_multiplier=50.0), "sampling_rate": 0.1} | changes
+    )
+
+
+def test_the_best_of_several_runs_is_accounted_as_such():
+    guarantee = selected()
+    expected = selection_epsilon(
+        noise_multiplier=10.0, delta=1e-5, num_steps=100, sampling_rate=0.1, selection=guarantee.selection
+    )
+    assert guarantee.epsilon == expected > 1.5 * private(sampling_rate=0.1).epsilon
+    assert "RepeatAndSelect" in guarantee.accountant
+    sentence = guarantee.sentence()
+    assert "the best, by noisy score, of a random number of runs (geometric with mean 4;" in sentence
+    assert "50 times what one record can change), each of 100 noisy gradients" in sentence
+    assert "how many runs there were, and all but the best, must stay secret)." in sentence
+    assert "this covers one choice among runs" in sentence
+    assert "best" not in private().sentence()
+    person = selected(noise_multiplier=30.0, unit="one person", records_per_unit=3)
+    assert person.epsilon == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_choice_among_runs_is_not_accounted_under_replace_one():
+    budget = PrivacyBudget(epsilon=50.0, delta=1e-5, neighbouring_relation="replace_one")
+    with pytest.raises(PrivacyError, match='"add_or_remove_one" only'):
+        selected(budget=budget)
+    with pytest.raises(ArgumentError, match='"add_or_remove_one" only'):
+        Guarantee.from_dict(selected().to_dict() | {"neighbouring_relation": "replace_one"})
+
+
+def test_a_guarantee_from_before_choices_is_read():
+    data = private().to_dict()
+    del data["selection"]
+    assert Guarantee.from_dict(data) == private()
+
+
 def test_sentence_states_the_whole_guarantee():
     sentence = private(sampling_rate=0.25).sentence()
     epsilon = private(sampling_rate=0.25).epsilon
@@ -140,7 +275,16 @@ def test_sentence_states_the_whole_guarantee():
 
 
 @pytest.mark.parametrize(
-    "make", [private, without_noise, simulated, lambda: without_noise(clip_norm=math.inf)]
+    "make",
+    [
+        private,
+        without_noise,
+        simulated,
+        replacing,
+        selected,
+        lambda: without_noise(clip_norm=math.inf),
+        lambda: replacing(unit="one person", records_per_unit=2, noise_multiplier=50.0),
+    ],
 )
 def test_survives_strict_json(make):
     guarantee = make()
@@ -179,9 +323,16 @@ def test_unknown_and_missing_keys_are_named():
         {"is_private": False},
         {"reason_not_private": "but private"},
         {"is_private": False, "reason_not_private": ""},
-        {"neighbouring_relation": "replace_one"},
-        {"unit": "one person"},
+        {"neighbouring_relation": "replace_special"},
+        {"neighbouring_relation": None},
+        {"unit": "one household"},
+        {"records_per_unit": 2},
+        {"unit": "one person", "records_per_unit": 0},
+        {"unit": "one person", "records_per_unit": 1.5},
         {"sampler": "shuffle"},
+        {"selection": 3},
+        {"selection": {"mean_runs": 3}},
+        {"selection": {"mean_runs": 0.5, "score_noise_multiplier": 3}},
         {"mechanism": None},
         {"assumed_public": "schema"},
         {"assumed_public": [1]},

@@ -5,15 +5,18 @@ import os
 import signal
 import subprocess
 import sys
+from typing import ClassVar
 
 import pytest
 
 from nadpvi.errors import ArgumentError, FileError, PrivacyError
 from nadpvi.privacy import ledger_file
 from nadpvi.privacy.accounting import epsilon_spent
+from nadpvi.privacy.budget import NonPrivate, PrivacyBudget
 from nadpvi.privacy.composition import Run, composed_epsilon
-from nadpvi.privacy.guarantee import NonPrivate, PrivacyBudget, make_guarantee
+from nadpvi.privacy.guarantee_maker import make_guarantee
 from nadpvi.privacy.ledger import EntryState, Ledger
+from nadpvi.privacy.selection import Selection
 
 DELTA = 1e-5
 
@@ -112,6 +115,151 @@ class TestWhatCounts:
         assert capped.total_delta() == DELTA
         with pytest.raises(ArgumentError, match="delta must be in"):
             ledger.total(0.0)
+
+
+class TestRelationAndUnit:
+    """A full-batch run with sigma under replace one is what one with sigma / 2 is under add or remove."""
+
+    def replacing(self, **changes):
+        budget = PrivacyBudget(epsilon=1e6, delta=DELTA, neighbouring_relation="replace_one")
+        return plan(budget=budget, **changes)
+
+    def test_the_caps_relation_decides_and_survives_the_file(self, tmp_path):
+        cap = PrivacyBudget(epsilon=5.0, delta=DELTA, neighbouring_relation="replace_one")
+        ledger = Ledger.create(tmp_path / "x.ledger", label="x", cap=cap)
+        assert Ledger.open(ledger.path).cap == cap
+        ledger.reserve(plan(), label="run")
+        assert ledger.total_relation() == "replace_one"
+        assert ledger.total() == pytest.approx(spent((10.0, 100)), rel=1e-12)
+        with pytest.raises(PrivacyError, match="would bring it to"):
+            ledger.check(plan())
+
+    def test_a_cap_under_add_or_remove_accounts_replacing_runs_under_it(self, capped):
+        for _ in range(3):
+            capped.reserve(self.replacing(), label="run")
+        assert capped.total_relation() == "add_or_remove_one"
+        assert capped.total() == spent((20.0, 300))
+        with pytest.raises(PrivacyError):
+            capped.check(self.replacing())
+
+    def test_without_a_cap_the_stricter_relation_that_counts_decides(self, ledger):
+        assert ledger.total_relation() == "add_or_remove_one"
+        ledger.reserve(plan(), label="run")
+        assert ledger.total() == spent((20.0, 100))
+        second = ledger.reserve(self.replacing(), label="run")
+        assert ledger.total_relation() == "replace_one"
+        assert ledger.total() == pytest.approx(spent((10.0, 200)), rel=1e-12)
+        ledger.void(second)
+        assert ledger.total_relation() == "add_or_remove_one"
+        assert ledger.total() == spent((20.0, 100))
+
+    def test_an_entrys_own_epsilon_is_under_its_own_relation_and_unit(self, ledger):
+        first = ledger.reserve(self.replacing(unit="one person", records_per_unit=2), label="run")
+        ledger.amend(first, num_steps=25)
+        simulated = self.replacing(
+            unit="one person", records_per_unit=2, reason_not_private="its noise came from a seed"
+        )
+        ledger.amend(ledger.reserve(simulated, label="simulation"), num_steps=25)
+        for entry in ledger.entries():
+            assert entry.epsilon == pytest.approx(spent((5.0, 25)), rel=1e-12)
+
+    def test_people_with_several_records_count_in_full(self, ledger):
+        ledger.reserve(plan(sigma=60.0, unit="one person", records_per_unit=3), label="run")
+        ledger.reserve(plan(unit="one person"), label="run")
+        assert ledger.total() == pytest.approx(spent((20.0, 200)), rel=1e-12)
+        assert ledger.unit() == "one person"
+
+    def test_unlike_units_need_a_ledger_each(self, ledger, capped):
+        for held in (ledger, capped):
+            assert held.unit() is None
+            first = held.reserve(plan(), label="run")
+            before = held.path.read_bytes()
+            for refuse in (held.check, lambda guarantee, held=held: held.reserve(guarantee, label="run")):
+                with pytest.raises(PrivacyError, match=r"protect one record and this run .* another ledger"):
+                    refuse(plan(unit="one person"))
+            assert held.path.read_bytes() == before
+            # What does not count does not bind.
+            held.reserve(plan(unit="one person", reason_not_private="its noise was seeded"), label="run")
+            held.void(first)
+            held.reserve(plan(unit="one person"), label="run")
+            assert held.unit() == "one person"
+
+    def test_a_ledger_from_before_relations_is_add_or_remove_one(self, tmp_path):
+        path = tmp_path / "old.ledger"
+        header = {
+            "kind": "nadpvi ledger",
+            "format_version": 1,
+            "time": ledger_file.now(),
+            "label": "old",
+            "cap": {"epsilon": 3.0, "delta": DELTA},
+        }
+        line = ledger_file._encode(header, previous="")
+        guarantee = plan().to_dict()
+        del guarantee["records_per_unit"]
+        event = {"event": "reserve", "id": "a", "time": "t", "label": "run", "guarantee": guarantee}
+        path.write_bytes(line + ledger_file._encode(event, previous=json.loads(line)["check"]))
+        old = Ledger.open(path)
+        assert old.cap == PrivacyBudget(epsilon=3.0, delta=DELTA)
+        assert old.total() == plan().epsilon
+        old.reserve(plan(steps=10), label="new")
+        assert old.total() == spent((20.0, 110))
+
+    @pytest.mark.parametrize("steps_done", [1, 37, 99])
+    @pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one"])
+    def test_a_resumed_run_fits_a_cap_of_exactly_its_budget(self, tmp_path, steps_done, relation):
+        settings = {
+            "sigma": 36.0,
+            "sampling_rate": 0.1,
+            "unit": "one person",
+            "records_per_unit": 3,
+            "budget": PrivacyBudget(epsilon=10.0, delta=DELTA, neighbouring_relation=relation),
+        }
+        planned = plan(**settings, discreteness=1e-3)
+        cap = PrivacyBudget(epsilon=planned.epsilon, delta=DELTA, neighbouring_relation=relation)
+        ledger = Ledger.create(tmp_path / "x.ledger", label="x", cap=cap)
+        ledger.amend(ledger.reserve(planned, label="run"), num_steps=steps_done)
+        steps_left = 100 - steps_done
+        left = plan(**settings, steps=steps_left, discreteness=1e-3 * steps_left / 100)
+        ledger.commit(ledger.reserve(left, label="run, resumed"))
+        assert ledger.total() == pytest.approx(planned.epsilon, rel=1e-12)
+        with pytest.raises(PrivacyError):
+            ledger.check(plan(**settings, steps=1))
+
+
+class TestChoice:
+    """A choice among candidates in a ledger."""
+
+    choice: ClassVar = {"selection": Selection(mean_runs=4, score_noise_multiplier=100.0), "sigma": 60.0}
+
+    def test_it_counts_beside_single_runs(self, ledger):
+        planned = plan(**self.choice)
+        ledger.commit(ledger.reserve(planned, label="chosen"))
+        assert ledger.total() == planned.epsilon
+        ledger.reserve(plan(), label="single")
+        assert ledger.total() == composed_epsilon(
+            [Run.from_guarantee(planned), Run.from_guarantee(plan())], delta=DELTA
+        )
+        assert ledger.total() > planned.epsilon + plan().epsilon
+
+    def test_it_is_committed_or_void_and_never_amended(self, ledger):
+        entry = ledger.reserve(plan(**self.choice), label="chosen")
+        with pytest.raises(ArgumentError, match="cannot be amended"):
+            ledger.amend(entry, num_steps=50)
+        ledger.void(entry)
+        assert ledger.total() == 0.0
+
+    def test_it_keeps_out_of_ledgers_under_replace_one(self, ledger, tmp_path):
+        cap = PrivacyBudget(epsilon=90.0, delta=DELTA, neighbouring_relation="replace_one")
+        with pytest.raises(PrivacyError, match="only"):
+            Ledger.create(tmp_path / "x.ledger", label="x", cap=cap).reserve(plan(**self.choice), label="y")
+        replacing = plan(budget=cap)
+        entry = ledger.reserve(replacing, label="run")
+        with pytest.raises(PrivacyError, match="keep another ledger"):
+            ledger.check(plan(**self.choice))
+        ledger.void(entry)
+        ledger.reserve(plan(**self.choice), label="chosen")
+        with pytest.raises(PrivacyError, match="keep another ledger"):
+            ledger.check(replacing)
 
 
 class TestCap:
@@ -332,7 +480,7 @@ class TestDamage:
             (b"hello\n", "not a ledger"),
             (b"\xff\xff\n", "not a ledger"),
             (b"[" * 100_000, "not a ledger"),
-            (b'{"kind": "nadpvi ledger", "format_version": 2, "new": 1}\n', "Install a newer nadpvi"),
+            (b'{"kind": "nadpvi ledger", "format_version": 3, "new": 1}\n', "Install a newer nadpvi"),
             (b'{"kind": "nadpvi ledger", "format_version": 1}\n', "line 1 is not what nadpvi wrote"),
             (b'{"kind": "nadpvi ledger", "format_version": "x"}\n', "line 1 is not what nadpvi wrote"),
         ],
@@ -518,13 +666,16 @@ def test_command_line(tmp_path):
         "30 of 100 steps",
         "not private, not counted",
         f"total: epsilon {ledger.total():.6g} at delta 1e-05, 2 of 3 runs counted",
+        "the total is for: adding or removing one record",
+        "cap: epsilon 5 at delta 1e-05, add_or_remove_one;",
         f"left: {5 - ledger.total():.6g}",
     ):
         assert text in shown.stdout
 
     result = json.loads(command(name, "--json", cwd=tmp_path).stdout)
-    assert result["total"] == {"epsilon": ledger.total(), "delta": DELTA}
-    assert result["cap"] == {"epsilon": 5.0, "delta": DELTA}
+    kind = {"neighbouring_relation": "add_or_remove_one", "unit": "one record"}
+    assert result["total"] == {"epsilon": ledger.total(), "delta": DELTA} | kind
+    assert result["cap"] == {"epsilon": 5.0, "delta": DELTA, "neighbouring_relation": "add_or_remove_one"}
     assert [run["state"] for run in result["runs"]] == ["committed", "amended", "reserved"]
     assert result["runs"][2]["epsilon"] is None
 
@@ -545,6 +696,29 @@ def test_command_line_on_a_torn_ledger(ledger, tmp_path):
     assert "total: epsilon" in repaired.stdout
 
 
+def test_command_line_of_replace_one(tmp_path):
+    made = command(
+        "x.ledger",
+        "--create",
+        "--label",
+        "x",
+        *CAPPED[3:],
+        "--neighbouring-relation",
+        "replace_one",
+        cwd=tmp_path,
+    )
+    assert made.returncode == 0, made.stderr
+    ledger = Ledger.open(tmp_path / "x.ledger")
+    ledger.reserve(plan(sigma=50.0, unit="one person", records_per_unit=2), label="run")
+    shown = command("x.ledger", cwd=tmp_path).stdout
+    assert f"total: epsilon {spent((12.5, 100)):.6g} at delta 1e-05" in shown
+    assert "the total is for: replacing one person by another" in shown
+    assert "at delta 1e-05, replace_one; left:" in shown
+
+
+CAPPED = ["--create", "--label", "x", "--cap-epsilon", "9", "--cap-delta", "1e-5"]
+
+
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [
@@ -553,6 +727,9 @@ def test_command_line_on_a_torn_ledger(ledger, tmp_path):
         (["--label", "x"], 2, "go with --create"),
         (["--create", "--repair", "--label", "x"], 2, "exclude each other"),
         (["--create", "--label", "x", "--cap-epsilon", "1"], 2, "go together"),
+        (["--neighbouring-relation", "replace_one"], 2, "go with --create"),
+        (["--create", "--label", "x", "--neighbouring-relation", "replace_one"], 2, "that of a cap"),
+        ([*CAPPED, "--neighbouring-relation", "swap"], 2, "neighbouring_relation must be"),
         (["--create", "--label", "x", "--cap-epsilon", "0", "--cap-delta", "1e-5"], 2, "epsilon must be"),
     ],
 )

@@ -16,7 +16,7 @@ from nadpvi.errors import FileError
 from nadpvi.inference.api import check_inference, infer
 from nadpvi.models import LogisticRegression
 from nadpvi.plots import plot_calibration
-from nadpvi.privacy.guarantee import PrivacyBudget
+from nadpvi.privacy.budget import PrivacyBudget
 from nadpvi.scores import predict_rows, score_binary
 
 __all__ = ["DEMO_CONFIG", "PUBLISHED_CONFIG", "DemoResult", "run_demo"]

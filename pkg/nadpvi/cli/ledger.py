@@ -1,5 +1,6 @@
 """nadpvi ledger: what has been spent on a data set, and what its cap leaves."""
 
+import dataclasses
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,11 +10,16 @@ import typer
 from nadpvi.cli import options
 from nadpvi.cli.console import print_frame, print_json, print_text, say, warnings_as_lines
 from nadpvi.errors import ArgumentError
-from nadpvi.privacy.guarantee import PrivacyBudget
+from nadpvi.privacy.budget import PrivacyBudget
 from nadpvi.privacy.ledger import EntryState, Ledger, LedgerEntry
+from nadpvi.privacy.parameters import ADD_OR_REMOVE_ONE, REPLACE_ONE
 
 __all__ = ["ledger"]
 
+_NEIGHBOURS = {
+    ADD_OR_REMOVE_ONE: "adding or removing {unit}",
+    REPLACE_ONE: "replacing {unit} by another",
+}
 _COLUMNS = {"label": "", "epsilon": ".6g", "delta": ".3g", "steps": "d", "state": ""}
 
 
@@ -29,6 +35,13 @@ def ledger(
     cap_delta: Annotated[
         float | None, typer.Option("--cap-delta", help="With --create: the delta of the cap.")
     ] = None,
+    neighbouring_relation: Annotated[
+        str | None,
+        typer.Option(
+            "--neighbouring-relation",
+            help="With --create and a cap: add_or_remove_one (default) or replace_one.",
+        ),
+    ] = None,
     repair: Annotated[
         bool, typer.Option("--repair", help="Close a last line that was cut off; it counts nothing.")
     ] = False,
@@ -40,13 +53,15 @@ def ledger(
     """
     if create and repair:
         raise ArgumentError("--create and --repair exclude each other.")
-    if not create and (label, cap_epsilon, cap_delta) != (None, None, None):
+    if not create and (label, cap_epsilon, cap_delta, neighbouring_relation) != (None, None, None, None):
         raise ArgumentError(
-            "--label, --cap-epsilon and --cap-delta go with --create; a ledger keeps its own."
+            "--label, --cap-epsilon, --cap-delta and --neighbouring-relation go with --create; a ledger "
+            "keeps its own."
         )
     with warnings_as_lines():
         if create:
-            opened = Ledger.create(file, label=_label(label), cap=_cap(cap_epsilon, cap_delta))
+            cap = _cap(cap_epsilon, cap_delta, relation=neighbouring_relation)
+            opened = Ledger.create(file, label=_label(label), cap=cap)
         else:
             opened = Ledger.open(file)
         if repair:
@@ -61,18 +76,25 @@ def _label(label: str | None) -> str:
     return label
 
 
-def _cap(epsilon: float | None, delta: float | None) -> PrivacyBudget | None:
+def _cap(epsilon: float | None, delta: float | None, *, relation: str | None) -> PrivacyBudget | None:
     """Return the cap of a new ledger."""
     if epsilon is None and delta is None:
+        if relation is not None:
+            raise ArgumentError(
+                "--neighbouring-relation is that of a cap; give --cap-epsilon and --cap-delta."
+            )
         return None
     if epsilon is None or delta is None:
         raise ArgumentError("--cap-epsilon and --cap-delta go together; give both or neither.")
-    return PrivacyBudget(epsilon=epsilon, delta=delta)
+    if relation is None:
+        return PrivacyBudget(epsilon=epsilon, delta=delta)
+    return PrivacyBudget(epsilon=epsilon, delta=delta, neighbouring_relation=relation)
 
 
 def _print(opened: Ledger, *, as_json: bool) -> None:
     """Print the runs, then the total; a ledger whose last line is cut off has runs but no total."""
     entries, cap, delta = opened.entries(), opened.cap, opened.total_delta()
+    relation, unit = opened.total_relation(), opened.unit()
     if not as_json:
         print_text(f"ledger of {opened.label}: {opened.path}")
         if entries:
@@ -82,8 +104,13 @@ def _print(opened: Ledger, *, as_json: bool) -> None:
         print_json(
             {
                 "label": opened.label,
-                "cap": None if cap is None else {"epsilon": cap.epsilon, "delta": cap.delta},
-                "total": {"epsilon": total, "delta": delta},
+                "cap": None if cap is None else dataclasses.asdict(cap),
+                "total": {
+                    "epsilon": total,
+                    "delta": delta,
+                    "neighbouring_relation": relation,
+                    "unit": unit,
+                },
                 "runs": [_facts(entry) for entry in entries],
             }
         )
@@ -91,11 +118,14 @@ def _print(opened: Ledger, *, as_json: bool) -> None:
     counted = sum(entry.is_counted for entry in entries)
     at = "" if delta is None else f" at delta {delta:g}"
     print_text(f"total: epsilon {total:.6g}{at}, {counted} of {len(entries)} runs counted and composed")
+    if unit is not None:
+        print_text(f"the total is for: {_NEIGHBOURS[relation].format(unit=unit)}")
     if cap is None:
         print_text("cap: none")
     else:
         left = max(cap.epsilon - total, 0.0)
-        print_text(f"cap: epsilon {cap.epsilon:.6g} at delta {cap.delta:g}; left: {left:.6g}")
+        at = f"at delta {cap.delta:g}, {cap.neighbouring_relation}"
+        print_text(f"cap: epsilon {cap.epsilon:.6g} {at}; left: {left:.6g}")
 
 
 def _frame(entries: tuple[LedgerEntry, ...]) -> pd.DataFrame:

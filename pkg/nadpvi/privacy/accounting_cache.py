@@ -35,7 +35,7 @@ def dp_accounting_version() -> str:
     return metadata.version("dp-accounting")
 
 
-def cached_number(name: str, inputs: Mapping[str, float], *, compute: Callable[[], float]) -> float:
+def cached_number(name: str, inputs: Mapping[str, float | str], *, compute: Callable[[], float]) -> float:
     """Return the number on disk for these inputs, or compute it and store it.
 
     Plain JSON on purpose, not one of the caching libraries: those store pickles, and a pickle that somebody
@@ -45,7 +45,7 @@ def cached_number(name: str, inputs: Mapping[str, float], *, compute: Callable[[
     ----------
     name : str
         What is computed; part of the key.
-    inputs : mapping of str to float
+    inputs : mapping of str to float or str
         Every input that the number depends on.
     compute : callable
         Called without arguments when there is no entry. Its exceptions pass through; nothing is stored then.

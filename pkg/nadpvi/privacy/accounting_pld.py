@@ -14,22 +14,20 @@ References
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.optimize import brentq
-from scipy.special import logsumexp
+
+from nadpvi.privacy.accounting_loss import TAIL_MASS, SubsampledRun, make_run
+from nadpvi.privacy.parameters import REPLACE_ONE
 
 __all__ = [
     "MAX_STEPS",
     "MIN_NOISE",
-    "SubsampledRun",
     "UnresolvedError",
     "calibrated_noise",
     "compose_steps",
-    "make_run",
     "pld_epsilon",
     "rounding_allowance",
     "smallest_delta",
@@ -39,13 +37,7 @@ __all__ = [
 MAX_STEPS = 10**6
 MIN_NOISE = 0.02
 
-_TAIL_MASS = 1e-15  # dp-accounting's own: mass outside the composed range, counted as an infinite loss
-_TRUNCATION = 9.745474864965935  # normal quantile of exp(-50)/2, dp-accounting's cut of one step
-_COARSEST = 8.0  # grid points per standard deviation of one step's loss, first grid
 _STANDARD_GRIDS = 4  # grids that are always computed: the stopping rule must not depend on delta
-_FIRST_STEP_POINTS, _MAX_STEP_POINTS = 2**12, 2**17
-_FIRST_COMPOSED_POINTS, _MAX_COMPOSED_POINTS = 2**18, 2**22
-_LARGE_COMPOSED_POINTS = 2**19
 _TOLERANCE = 5e-4  # relative change of epsilon between the last two grids
 
 
@@ -57,112 +49,30 @@ class UnresolvedError(Exception):
         self.noise_multiplier = noise_multiplier
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Loss:
-    """One step's privacy loss in one direction, above its least value, with the weight of each point."""
-
-    values: npt.NDArray[np.float64]
-    log_weight: npt.NDArray[np.float64]
-
-    @property
-    def sd(self) -> float:
-        """Standard deviation of one step's loss."""
-        weight = np.exp(self.log_weight)
-        return math.sqrt(float(weight @ (self.values - float(weight @ self.values)) ** 2))
-
-    @property
-    def range(self) -> float:
-        """Range of one step's loss between dp-accounting's cuts."""
-        return float(self.values.max())
-
-    def composed_width(self, num_steps: int, *, block: int, noise_floor: float) -> float:
-        """Return the width that dp-accounting will give to the composition: its Chernoff bound, its orders.
-
-        `noise_floor` is the mass that rounding may add to one step, spread evenly over its range.
-        """
-        upper, lower = self.range * num_steps, 0.0
-        slack = math.log(2 / _TAIL_MASS)
-        for order in np.arange(1, 21) / block:
-            rate = order / self.range
-            above = float(logsumexp(self.log_weight + rate * self.values))
-            above = float(np.logaddexp(above, math.log(noise_floor * math.expm1(order) / order)))
-            below = math.log1p(noise_floor) + float(logsumexp(self.log_weight - rate * self.values))
-            upper = min(upper, (num_steps * above + slack) / rate)
-            lower = max(lower, -(num_steps * below + slack) / rate)
-        return upper - lower
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubsampledRun:
-    """A run of DP-SGD as its accountant sees it: losses of removing and of adding, and grids for them."""
-
-    noise_multiplier: float
-    num_steps: int
-    sampling_rate: float
-    losses: tuple[_Loss, _Loss]
-
-    @property
-    def step_sd(self) -> float:
-        """Smaller standard deviation of one step's loss."""
-        return min(loss.sd for loss in self.losses)
-
-    @property
-    def step_range(self) -> float:
-        """Range of one step's loss, equal in both directions."""
-        return self.losses[0].range
-
-    @property
-    def block(self) -> int:
-        """Number of steps that are composed first, exactly, when there are many.
-
-        dp-accounting truncates at moments of orders up to 20 over the range of what it composes. The best
-        order over many steps is smaller; blocks bring it into reach: less memory.
-        """
-        if self.num_steps <= 4096:
-            return 1
-        return max(2, int(0.6 * math.sqrt(self.num_steps) * self.step_sd / self.step_range))
-
-    def composed_width(self, noise_floor: float) -> float:
-        """Return the width of the composed distribution in the wider direction."""
-        return max(
-            loss.composed_width(self.num_steps, block=self.block, noise_floor=noise_floor)
-            for loss in self.losses
-        )
-
-    def first_interval(self) -> float:
-        """Return the widest grid interval that is tried."""
-        return max(
-            self.step_sd / _COARSEST,
-            self.step_range / _FIRST_STEP_POINTS,
-            self.composed_width(1e-300) / _FIRST_COMPOSED_POINTS,
-        )
-
-    def is_large(self, interval: float) -> bool:
-        """Return whether a grid is so large that a finer one takes seconds."""
-        return self.composed_width(1e-300) > interval * _LARGE_COMPOSED_POINTS
-
-    def fits(self, interval: float) -> bool:
-        """Return whether a grid stays within the bounds on time and memory, counting rounding's own mass."""
-        noise_floor = 1e-16 * self.step_range / interval**2
-        return (
-            self.step_range <= interval * _MAX_STEP_POINTS
-            and self.num_steps * noise_floor <= 2
-            and self.composed_width(noise_floor) <= interval * _MAX_COMPOSED_POINTS
-        )
-
-
 def smallest_delta(num_steps: int) -> float:
     """Return the smallest delta at which rounding in the composition stays below a fiftieth of delta."""
     return max(1e-12, 50 * rounding_allowance(num_steps))
 
 
-def pld_epsilon(*, noise_multiplier: float, delta: float, num_steps: int, sampling_rate: float) -> float:
+def pld_epsilon(
+    *,
+    noise_multiplier: float,
+    delta: float,
+    num_steps: int,
+    sampling_rate: float,
+    neighbouring_relation: str,
+) -> float:
     """Return the smallest epsilon over the grids tried: each gives an upper bound, so the least one is.
 
     Inputs are validated by the caller; `sampling_rate` < 1 and `delta` >= `smallest_delta`. Raises
     `UnresolvedError` if the grids do not agree to 0.1 % within the bounds on their size.
     """
-    run = make_run(noise_multiplier, num_steps=num_steps, sampling_rate=sampling_rate)
+    run = make_run(
+        noise_multiplier,
+        num_steps=num_steps,
+        sampling_rate=sampling_rate,
+        neighbouring_relation=neighbouring_relation,
+    )
     usable = delta - rounding_allowance(num_steps)
     floor = 1e-2 * math.sqrt(num_steps) * run.step_sd
     interval = run.first_interval()
@@ -186,7 +96,13 @@ def pld_epsilon(*, noise_multiplier: float, delta: float, num_steps: int, sampli
 
 
 def calibrated_noise(
-    *, epsilon: float, delta: float, num_steps: int, sampling_rate: float, start: float
+    *,
+    epsilon: float,
+    delta: float,
+    num_steps: int,
+    sampling_rate: float,
+    neighbouring_relation: str,
+    start: float,
 ) -> float:
     """Return the noise multiplier whose delta at `epsilon` is `delta`, refining until it moves below 0.1 %.
 
@@ -196,7 +112,12 @@ def calibrated_noise(
     usable = delta - rounding_allowance(num_steps)
 
     def excess(log_noise: float, halvings: int) -> float:
-        run = make_run(math.exp(log_noise), num_steps=num_steps, sampling_rate=sampling_rate)
+        run = make_run(
+            math.exp(log_noise),
+            num_steps=num_steps,
+            sampling_rate=sampling_rate,
+            neighbouring_relation=neighbouring_relation,
+        )
         interval = run.first_interval() / 2**halvings
         if not run.fits(interval):
             raise UnresolvedError(noise_multiplier=run.noise_multiplier)
@@ -238,9 +159,11 @@ def rounding_allowance(num_steps: int) -> float:
 
 
 def compose_steps(run: SubsampledRun, interval: float) -> Any:
-    """Return dp-accounting's loss distribution of all steps, for both add and remove."""
+    """Return dp-accounting's loss distribution of all steps, in both directions."""
     from dp_accounting.pld import privacy_loss_distribution
 
+    relations = privacy_loss_distribution.NeighborRel
+    replaces = run.neighbouring_relation == REPLACE_ONE
     # Far tails under- and overflow to the right limits.
     with np.errstate(all="ignore"):
         one_step = privacy_loss_distribution.from_gaussian_mechanism(
@@ -248,12 +171,12 @@ def compose_steps(run: SubsampledRun, interval: float) -> Any:
             sampling_prob=run.sampling_rate,
             value_discretization_interval=interval,
             use_connect_dots=True,
-            neighboring_relation=privacy_loss_distribution.NeighborRel.ADD_OR_REMOVE_ONE,
+            neighboring_relation=relations.REPLACE_ONE if replaces else relations.ADD_OR_REMOVE_ONE,
         )
         if run.block == 1:
-            return one_step.self_compose(run.num_steps, _TAIL_MASS)
+            return one_step.self_compose(run.num_steps, TAIL_MASS)
         blocks, rest = divmod(run.num_steps, run.block)
-        composed = one_step.self_compose(run.block, 0.0).self_compose(blocks, _TAIL_MASS)
+        composed = one_step.self_compose(run.block, 0.0).self_compose(blocks, TAIL_MASS)
         return composed.compose(one_step.self_compose(rest, 0.0), 0.0) if rest else composed
 
 
@@ -274,25 +197,3 @@ def smallest_epsilon(pld: Any, delta: float, *, scale: float) -> float:
         low, high = high, 2 * high
     # Up by more than the solver's tolerance, so that this end is safe.
     return float(brentq(excess, low, high, xtol=1e-9 * high)) + 2e-9 * high
-
-
-def make_run(noise_multiplier: float, *, num_steps: int, sampling_rate: float) -> SubsampledRun:
-    """Return a run with its losses, on points of the mechanism's output x.
-
-    With densities f0 = N(0, sigma^2) without the record and f1 = N(-1, sigma^2) with it, the output has
-    density (1 - q) f0 + q f1; removing has the loss log(1 - q + q f1(x) / f0(x)), adding its negative.
-    """
-    sigma, log_q, log_rest = noise_multiplier, math.log(sampling_rate), math.log1p(-sampling_rate)
-    x = np.linspace(-1 - _TRUNCATION * sigma, 1 + _TRUNCATION * sigma, int(500 + 50 / sigma))
-    loss = np.logaddexp(log_rest, log_q - (x + 0.5) / sigma**2)
-    without = -0.5 * (x / sigma) ** 2
-    mixed = np.logaddexp(log_rest + without, log_q - 0.5 * ((x + 1) / sigma) ** 2)
-    return SubsampledRun(
-        noise_multiplier=noise_multiplier,
-        num_steps=num_steps,
-        sampling_rate=sampling_rate,
-        losses=(
-            _Loss(values=loss - loss.min(), log_weight=mixed - logsumexp(mixed)),
-            _Loss(values=loss.max() - loss, log_weight=without - logsumexp(without)),
-        ),
-    )

@@ -21,13 +21,9 @@ from typing import Any
 import numpy as np
 
 from nadpvi.errors import ArgumentError
-from nadpvi.privacy.accounting_pld import (
-    SubsampledRun,
-    compose_steps,
-    make_run,
-    rounding_allowance,
-    smallest_epsilon,
-)
+from nadpvi.privacy.accounting_loss import SubsampledRun, make_run
+from nadpvi.privacy.accounting_pld import compose_steps, rounding_allowance, smallest_epsilon
+from nadpvi.privacy.parameters import ADD_OR_REMOVE_ONE
 
 __all__ = ["PART_STEPS", "compose_runs"]
 
@@ -100,21 +96,27 @@ class _Together:
         return max(part.first_interval, enough)
 
 
-def _parts(sigma: float, rate: float, num_steps: int) -> list[_Part]:
+def _parts(sigma: float, rate: float, num_steps: int, *, relation: str) -> list[_Part]:
     """Return a group of steps as parts that the accountant can resolve."""
     size = min(num_steps, PART_STEPS)
     copies, rest = divmod(num_steps, size)
     pieces = [(size, copies), (rest, 1)] if rest else [(size, copies)]
     parts = []
     for number, times in pieces:
-        steps = make_run(sigma, num_steps=number, sampling_rate=rate)
+        steps = make_run(sigma, num_steps=number, sampling_rate=rate, neighbouring_relation=relation)
         # Kept, as both take longer than composing on the first grids.
         width, interval = steps.composed_width(1e-300), steps.first_interval()
         parts.append(_Part(steps=steps, copies=times, width=width, first_interval=interval))
     return parts
 
 
-def compose_runs(groups: Sequence[tuple[float, float, int]], *, gaussian_mu: float, delta: float) -> float:
+def compose_runs(
+    groups: Sequence[tuple[float, float, int]],
+    *,
+    gaussian_mu: float,
+    delta: float,
+    neighbouring_relation: str = ADD_OR_REMOVE_ONE,
+) -> float:
     """Return the epsilon at `delta` of everything: the least over grids, each of which gives an upper bound.
 
     Parameters
@@ -125,6 +127,8 @@ def compose_runs(groups: Sequence[tuple[float, float, int]], *, gaussian_mu: flo
         Sensitivity over noise of all other runs together, >= 0.
     delta : float
         In (0, 1).
+    neighbouring_relation : str
+        "add_or_remove_one" or "replace_one".
 
     Raises
     ------
@@ -135,7 +139,8 @@ def compose_runs(groups: Sequence[tuple[float, float, int]], *, gaussian_mu: flo
         most = f"about {_MAX_PIECES * PART_STEPS:.2g}"
         raise ArgumentError(f"the runs have too many steps to be accounted together: at most {most}.")
     everything = _Together(
-        parts=tuple(part for group in groups for part in _parts(*group)), gaussian_mu=gaussian_mu
+        parts=tuple(part for group in groups for part in _parts(*group, relation=neighbouring_relation)),
+        gaussian_mu=gaussian_mu,
     )
     least = max(1e-12, 50 * everything.allowance)
     if delta < least:

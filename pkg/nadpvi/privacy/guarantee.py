@@ -7,58 +7,33 @@ from dataclasses import dataclass
 from typing import Any
 
 from nadpvi.checks import check_positive, check_real
-from nadpvi.errors import ArgumentError, PrivacyError
-from nadpvi.privacy.accounting import accountant, epsilon_accounted_afresh, epsilon_spent
+from nadpvi.errors import ArgumentError
+from nadpvi.privacy.guarantee_words import change_in_words, limits_in_words, run_in_words
 from nadpvi.privacy.parameters import (
+    ADD_OR_REMOVE_ONE,
+    ONE_RECORD,
     check_delta,
-    check_epsilon,
+    check_neighbouring_relation,
     check_noise_multiplier,
     check_num_steps,
+    check_records_per_unit,
     check_sampling_rate,
+    check_unit,
 )
+from nadpvi.privacy.selection import Selection
 
-__all__ = ["Guarantee", "NonPrivate", "PrivacyBudget", "make_guarantee"]
+__all__ = ["Guarantee"]
 
 _INFINITY = "infinity"
 _MAY_BE_INFINITE = ("epsilon", "clip_norm")
-_TEXTS = ("neighbouring_relation", "unit", "sampler", "mechanism", "accountant", "accountant_version")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrivacyBudget:
-    """The (epsilon, delta) that one run may spend.
-
-    Parameters
-    ----------
-    epsilon : float
-        Finite and > 0.
-    delta : float
-        In (0, 1); choose it far below one over the number of records.
-
-    Examples
-    --------
-    >>> PrivacyBudget(epsilon=1, delta=1e-5)
-    PrivacyBudget(epsilon=1.0, delta=1e-05)
-    """
-
-    epsilon: float
-    delta: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", check_epsilon(self.epsilon))
-        object.__setattr__(self, "delta", check_delta(self.delta))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NonPrivate:
-    """The explicit switch for a run without noise: epsilon is infinite and nothing is protected."""
+_TEXTS = ("mechanism", "accountant", "accountant_version")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guarantee:
     """The privacy guarantee of one run, with everything that it rests on. All of it is public.
 
-    Make one with `make_guarantee`, which accounts the noise actually used.
+    Make one with `nadpvi.privacy.guarantee_maker.make_guarantee`, which accounts the noise actually used.
 
     Parameters
     ----------
@@ -85,8 +60,18 @@ class Guarantee:
         holds 2 xi.
     reason_not_private : str or None
         Why nothing is promised; None for a private run.
-    neighbouring_relation, unit, sampler : str
-        "add_or_remove_one", "one record" and "poisson": the only ones that are accounted.
+    neighbouring_relation : str
+        "add_or_remove_one" or "replace_one": how the data sets differ that nobody can tell apart.
+    unit : str
+        "one record" or "one person": what they differ by.
+    records_per_unit : int
+        m >= 1, 1 for a record: at most so many records of one unit are used. They enter a step together,
+        each clipped, so that m clip norms are the sensitivity and noise_multiplier / m is what is accounted.
+    sampler : str
+        "poisson", the only one that is accounted.
+    selection : Selection or None
+        Given if this is the best of a random number of runs, each with these settings; epsilon is then that
+        of all of them and their scores (`nadpvi.privacy.selection`).
     """
 
     is_private: bool
@@ -102,15 +87,18 @@ class Guarantee:
     assumed_public: tuple[str, ...]
     discreteness: float = 0.0
     reason_not_private: str | None = None
-    neighbouring_relation: str = "add_or_remove_one"
-    unit: str = "one record"
+    neighbouring_relation: str = ADD_OR_REMOVE_ONE
+    unit: str = ONE_RECORD
+    records_per_unit: int = 1
     sampler: str = "poisson"
+    selection: Selection | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.is_private, bool):
             raise ArgumentError(f"is_private must be true or false (got {self.is_private!r}).")
         _check_texts(self)
         values: dict[str, Any] = {
+            "records_per_unit": check_records_per_unit(self.records_per_unit, unit=check_unit(self.unit)),
             "num_steps": check_num_steps(self.num_steps),
             "sampling_rate": check_sampling_rate(self.sampling_rate),
             "discreteness": check_real(
@@ -132,6 +120,10 @@ class Guarantee:
             values["epsilon"] = check_real("epsilon", self.epsilon, rule=rule)
             if values["epsilon"] < 0:
                 raise ArgumentError(f"epsilon must be {rule} (got {self.epsilon!r}).")
+        if not isinstance(self.selection, Selection | None):
+            raise ArgumentError(f"selection must be a Selection (got {type(self.selection).__name__}).")
+        if self.selection is not None and self.neighbouring_relation != ADD_OR_REMOVE_ONE:
+            raise ArgumentError(f'a selection is accounted under "{ADD_OR_REMOVE_ONE}" only.')
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
@@ -139,6 +131,7 @@ class Guarantee:
         """Return the guarantee as JSON types; an infinite number is the string "infinity"."""
         data = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         data["assumed_public"] = list(self.assumed_public)
+        data["selection"] = None if self.selection is None else dataclasses.asdict(self.selection)
         for name in _MAY_BE_INFINITE:
             if data[name] == math.inf:
                 data[name] = _INFINITY
@@ -160,156 +153,77 @@ class Guarantee:
             raise ArgumentError(
                 f"guarantee has unknown keys {', '.join(unknown)}; known: {', '.join(known)}."
             )
-        if missing := [name for name in known if name not in data]:
-            raise ArgumentError(f"guarantee lacks {', '.join(missing)}.")
         values = dict(data)
+        if values.get("unit") == ONE_RECORD:
+            # Files from before people were a unit do not say so.
+            values.setdefault("records_per_unit", 1)
+        # Nor do those from before a choice among candidates could be made.
+        values.setdefault("selection", None)
+        if missing := [name for name in known if name not in values]:
+            raise ArgumentError(f"guarantee lacks {', '.join(missing)}.")
         for name in _MAY_BE_INFINITE:
             if values[name] == _INFINITY:
                 values[name] = math.inf
         if not isinstance(values["assumed_public"], list | tuple):
             raise ArgumentError("assumed_public must be a list of texts.")
         values["assumed_public"] = tuple(values["assumed_public"])
+        values["selection"] = _selection(values["selection"])
         return cls(**values)
 
     def sentence(self) -> str:
         """Return one plain sentence that states the whole guarantee, for a data officer."""
         pair = f"({self.epsilon:.6g}, {self.delta:g})"
         public = ", ".join(self.assumed_public) if self.assumed_public else "nothing"
-        run = (
-            f"{self.num_steps} noisy gradients, each over a Poisson sample that every record enters "
-            f"independently with probability {self.sampling_rate:g}, clipped to L2 norm {self.clip_norm:.6g} "
-            f"per record, with noise of {self.noise_multiplier:g} clip norms ({self.mechanism})"
+        run = run_in_words(
+            unit=self.unit,
+            num_steps=self.num_steps,
+            sampling_rate=self.sampling_rate,
+            clip_norm=self.clip_norm,
+            noise_multiplier=self.noise_multiplier,
+            mechanism=self.mechanism,
+            selection=self.selection,
         )
         if not self.is_private:
             accounted = f"the settings simulated are those of (epsilon, delta) = {pair}"
             if self.epsilon == math.inf:
                 accounted = "epsilon is infinite"
             return f"NOT PRIVATE, because {self.reason_not_private}: {accounted}; {run}."
+        change = change_in_words(
+            unit=self.unit,
+            records_per_unit=self.records_per_unit,
+            neighbouring_relation=self.neighbouring_relation,
+        )
+        limits = limits_in_words(
+            unit=self.unit,
+            neighbouring_relation=self.neighbouring_relation,
+            is_selected=self.selection is not None,
+        )
         return (
-            f"Adding or removing {self.unit} changes the probability of any released trace by at most a "
+            f"{change} changes the probability of any released trace by at most a "
             f"factor exp({self.epsilon:.6g}) plus {self.delta:g} ((epsilon, delta) = {pair}; {run}; "
             f"accounted by {self.accountant}, version {self.accountant_version}; assumed public: {public}; "
-            "this covers one run, the budgets of further runs on the same records add up, and a person with "
-            "several records is protected only record by record)."
+            f"{limits})."
         )
 
 
-def make_guarantee(
-    *,
-    budget: PrivacyBudget | NonPrivate,
-    noise_multiplier: float,
-    num_steps: int,
-    sampling_rate: float,
-    clip_norm: float,
-    mechanism: str,
-    assumed_public: tuple[str, ...],
-    discreteness: float = 0.0,
-    reason_not_private: str | None = None,
-) -> Guarantee:
-    """Return the guarantee of a run by accounting the very noise multiplier that it uses.
-
-    Parameters
-    ----------
-    budget : PrivacyBudget or NonPrivate
-        What the run may spend.
-    noise_multiplier : float
-        Noise standard deviation per unit of clip norm; 0 exactly for `NonPrivate`.
-    num_steps : int
-        Every noisy gradient that is drawn, burn-in included.
-    sampling_rate : float
-        Poisson inclusion probability in (0, 1].
-    clip_norm : float
-        L2 bound > 0 on one record's preconditioned gradient.
-    mechanism : str
-        How the noise is drawn, in words.
-    assumed_public : tuple of str
-        What the promise takes to be public, such as "schema".
-    discreteness : float
-        xi >= 0 of `nadpvi.privacy.discreteness`: epsilon is accounted at delta * (1 - 2 xi), and rises by
-        2 xi.
-    reason_not_private : str, optional
-        Given for a simulation: the numbers are accounted all the same, and nothing is promised.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range.
-    PrivacyError
-        If the noise is too small for the budget, or noise and budget contradict each other.
-
-    Examples
-    --------
-    >>> guarantee = make_guarantee(
-    ...     budget=PrivacyBudget(epsilon=4.4, delta=1e-5), noise_multiplier=10.0, num_steps=100,
-    ...     sampling_rate=1, clip_norm=2.0, mechanism="discrete Gaussian", assumed_public=("schema",))
-    >>> round(guarantee.epsilon, 6)
-    4.377178
-    """
-    reason = reason_not_private
-    steps, rate = check_num_steps(num_steps), check_sampling_rate(sampling_rate)
-    discreteness = _check_discreteness(discreteness)
-    if isinstance(budget, NonPrivate):
-        if noise_multiplier != 0:
-            raise PrivacyError(
-                "a NonPrivate run has noise_multiplier 0; give a PrivacyBudget for a run with noise."
-            )
-        epsilon, delta = math.inf, 0.0
-        name = version = "none"
-        reason = reason_not_private or "the run had no noise"
-    elif isinstance(budget, PrivacyBudget):
-        delta = budget.delta
-        # A run that promises something is accounted here and now; a file in a cache could say anything.
-        account = epsilon_spent if reason is not None else epsilon_accounted_afresh
-        epsilon = account(
-            noise_multiplier=noise_multiplier,
-            delta=delta * (1.0 - 2.0 * discreteness),
-            num_steps=steps,
-            sampling_rate=rate,
-        )
-        epsilon += 2.0 * discreteness
-        if epsilon > budget.epsilon:
-            raise PrivacyError(
-                f"noise_multiplier {noise_multiplier:.6g} spends epsilon {epsilon:.6g}, above the budget of "
-                f"{budget.epsilon:.6g}; use nadpvi.noise_multiplier for the least that suffices."
-            )
-        name, version = accountant(rate)
-    else:
-        raise ArgumentError(f"budget must be a PrivacyBudget or NonPrivate() (got {type(budget).__name__}).")
-    return Guarantee(
-        is_private=reason is None,
-        epsilon=epsilon,
-        delta=delta,
-        noise_multiplier=noise_multiplier,
-        num_steps=steps,
-        sampling_rate=rate,
-        clip_norm=clip_norm,
-        mechanism=mechanism,
-        accountant=name,
-        accountant_version=version,
-        assumed_public=assumed_public,
-        discreteness=discreteness,
-        reason_not_private=reason,
-    )
-
-
-def _check_discreteness(value: float) -> float:
-    """Return xi as a float in [0, 0.01], or raise `ArgumentError`."""
-    number = check_real("discreteness", value, rule="between 0 and 0.01")
-    if not 0.0 <= number <= 0.01:
-        raise ArgumentError(f"discreteness must be between 0 and 0.01 (got {value!r}).")
-    return number
+def _selection(value: object) -> Selection | None:
+    """Return what `to_dict` wrote of a selection, or raise `ArgumentError`."""
+    if value is None:
+        return None
+    if not isinstance(value, Mapping) or set(value) != {"mean_runs", "score_noise_multiplier"}:
+        raise ArgumentError("selection must hold mean_runs and score_noise_multiplier, or be null.")
+    return Selection(**value)
 
 
 def _check_texts(guarantee: Guarantee) -> None:
-    """Refuse texts that are not texts, relations that are not accounted, and a missing or idle reason."""
+    """Refuse texts that are not texts, what is not accounted, and a missing or idle reason."""
     for name in _TEXTS:
         value = getattr(guarantee, name)
         if not isinstance(value, str) or not value:
             raise ArgumentError(f"{name} must be a text (got {value!r}).")
-    fixed = {"neighbouring_relation": "add_or_remove_one", "unit": "one record", "sampler": "poisson"}
-    for name, only in fixed.items():
-        if getattr(guarantee, name) != only:
-            raise ArgumentError(f"{name} must be {only!r}, the only one that is accounted.")
+    check_neighbouring_relation(guarantee.neighbouring_relation)
+    if guarantee.sampler != "poisson":
+        raise ArgumentError("sampler must be 'poisson', the only one that is accounted.")
     public = guarantee.assumed_public
     if not isinstance(public, tuple) or not all(isinstance(item, str) for item in public):
         raise ArgumentError("assumed_public must be a tuple of texts.")

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nadpvi.errors import ArgumentError, FileError, PrivacyError
-from nadpvi.privacy.composition import Run, composed_epsilon
-from nadpvi.privacy.guarantee import Guarantee, PrivacyBudget
+from nadpvi.errors import ArgumentError, FileError
+from nadpvi.privacy.budget import PrivacyBudget
+from nadpvi.privacy.composition import composed_epsilon
+from nadpvi.privacy.guarantee import Guarantee
 from nadpvi.privacy.ledger_entry import EntryState, LedgerEntry, apply_event, check_label
 from nadpvi.privacy.ledger_file import (
     LedgerContents,
@@ -26,6 +27,7 @@ from nadpvi.privacy.ledger_file import (
     read_file,
     repair_event,
 )
+from nadpvi.privacy.ledger_rules import check_run, counted_runs, total_relation
 from nadpvi.privacy.parameters import check_delta, check_num_steps
 
 __all__ = ["EntryState", "Ledger", "LedgerEntry"]
@@ -50,7 +52,7 @@ class Ledger:
     Examples
     --------
     >>> import tempfile
-    >>> from nadpvi.privacy.guarantee import make_guarantee
+    >>> from nadpvi.privacy.guarantee_maker import make_guarantee
     >>> planned = make_guarantee(
     ...     budget=PrivacyBudget(epsilon=1, delta=1e-5), noise_multiplier=40.0, num_steps=100,
     ...     sampling_rate=1, clip_norm=1.0, mechanism="discrete Gaussian", assumed_public=("schema",))
@@ -114,8 +116,21 @@ class Ledger:
             return self.cap.delta
         return min((entry.guarantee.delta for entry in self.entries() if entry.is_counted), default=None)
 
+    def total_relation(self) -> str:
+        """Return the neighbouring relation of `total`.
+
+        The cap's; without a cap "replace_one" if any run that counts states it, else "add_or_remove_one".
+        """
+        return total_relation(self._read())
+
+    def unit(self) -> str | None:
+        """Return what all runs that count protect, "one record" or "one person"; None without runs."""
+        return next((run.unit for run in counted_runs(self._read())), None)
+
     def total(self, delta: float | None = None) -> float:
         """Return the epsilon at `delta` of all runs that count, composed; at `total_delta` when omitted.
+
+        It holds under the neighbouring relation `total_relation`, whatever each run's own guarantee states.
 
         Raises
         ------
@@ -125,15 +140,16 @@ class Ledger:
             If the last line is cut off: it may have been a reservation. See `repair`.
         """
         chosen = self.total_delta() if delta is None else check_delta(delta)
-        runs = _counted(_whole(self.path, self._read()))
-        return 0.0 if chosen is None else composed_epsilon(runs, delta=chosen)
+        contents = _whole(self.path, self._read())
+        runs, relation = counted_runs(contents), total_relation(contents)
+        return 0.0 if chosen is None else composed_epsilon(runs, delta=chosen, neighbouring_relation=relation)
 
     def check(self, guarantee: Guarantee) -> None:
         """Raise what `reserve` would raise for this run now, and write nothing.
 
         For before data are opened: a run that cannot be afforded should not read them.
         """
-        _check_cap(self.path, _whole(self.path, self._read()), guarantee)
+        check_run(self.path, _whole(self.path, self._read()), guarantee)
 
     def reserve(self, guarantee: Guarantee, *, label: str) -> str:
         """Return the id of a new entry for a run that is about to start, once it is safely on disk.
@@ -143,7 +159,8 @@ class Ledger:
         Raises
         ------
         PrivacyError
-            If all runs together would exceed the cap; nothing has been written.
+            If all runs together would exceed the cap, or this run protects another unit than those before;
+            nothing has been written.
         FileError
             If the file cannot be read or written, or its last line is cut off; do not start the run.
         """
@@ -158,7 +175,7 @@ class Ledger:
         }
         with hold_lock(self.path):
             contents = _whole(self.path, read_file(self.path))
-            _check_cap(self.path, contents, guarantee)
+            check_run(self.path, contents, guarantee)
             append_event(self.path, contents, event)
         return str(event["id"])
 
@@ -234,22 +251,6 @@ class Ledger:
         return contents
 
 
-def _check_cap(path: Path, contents: LedgerContents, guarantee: Guarantee) -> None:
-    """Refuse a run that would bring all runs together above the cap."""
-    if not isinstance(guarantee, Guarantee):
-        raise ArgumentError(f"guarantee must be a Guarantee (got {type(guarantee).__name__}).")
-    if contents.cap is None or not guarantee.is_private:
-        return
-    cap, runs = contents.cap, _counted(contents)
-    total = composed_epsilon([*runs, Run.from_guarantee(guarantee)], delta=cap.delta)
-    if total > cap.epsilon:
-        spent = composed_epsilon(runs, delta=cap.delta)
-        raise PrivacyError(
-            f"the cap of {path} is epsilon {cap.epsilon:.6g} at delta {cap.delta:g}; {spent:.6g} is spent, "
-            f"and this run would bring it to {total:.6g}. Take a smaller epsilon or fewer steps for this run."
-        )
-
-
 def _whole(path: Path, contents: LedgerContents) -> LedgerContents:
     """Return the contents if the file ends with a whole line."""
     if contents.torn:
@@ -258,8 +259,3 @@ def _whole(path: Path, contents: LedgerContents) -> LedgerContents:
             f"only in part, close the line with: nadpvi ledger {shlex.quote(str(path))} --repair"
         )
     return contents
-
-
-def _counted(contents: LedgerContents) -> list[Run]:
-    """Return the runs that spend privacy, as the accountant sees them."""
-    return [entry.run for entry in contents.entries.values() if entry.is_counted]

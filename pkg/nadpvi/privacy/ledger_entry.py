@@ -77,12 +77,14 @@ class LedgerEntry:
         if self.num_steps == self.guarantee.num_steps or self.guarantee.epsilon == math.inf:
             return self.guarantee.epsilon
         if self.is_counted:
-            return composed_epsilon([self.run], delta=self.guarantee.delta)
+            relation = self.guarantee.neighbouring_relation
+            return composed_epsilon([self.run], delta=self.guarantee.delta, neighbouring_relation=relation)
         return epsilon_spent(
-            noise_multiplier=self.guarantee.noise_multiplier,
+            noise_multiplier=self.guarantee.noise_multiplier / self.guarantee.records_per_unit,
             delta=self.guarantee.delta,
             num_steps=self.num_steps,
             sampling_rate=self.guarantee.sampling_rate,
+            neighbouring_relation=self.guarantee.neighbouring_relation,
         )
 
 
@@ -120,6 +122,8 @@ def apply_event(event: Mapping[str, Any], entries: Mapping[str, LedgerEntry]) ->
         return replace(entry, state=EntryState.COMMITTED)
     if kind == "void":
         return replace(entry, state=EntryState.VOID, num_steps=0)
+    if entry.guarantee.selection is not None:
+        raise ArgumentError("a choice among candidates cannot be amended: commit it, or void it.")
     num_steps = check_num_steps(event["num_steps"])
     if num_steps > entry.num_steps:
         raise ArgumentError(

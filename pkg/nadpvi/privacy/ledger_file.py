@@ -18,6 +18,7 @@ back.
 """
 
 import contextlib
+import dataclasses
 import hashlib
 import json
 import os
@@ -31,7 +32,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from nadpvi.errors import ArgumentError, FileError
-from nadpvi.privacy.guarantee import PrivacyBudget
+from nadpvi.privacy.budget import PrivacyBudget
 from nadpvi.privacy.ledger_entry import LedgerEntry, apply_event, check_label
 
 __all__ = [
@@ -45,7 +46,7 @@ __all__ = [
 ]
 
 _KIND = "nadpvi ledger"
-_FORMAT_VERSION = 1
+_FORMAT_VERSION = 2  # version 1 had no neighbouring relation in its cap: it was add or remove one
 _LOCK_SECONDS = 120.0
 
 
@@ -73,7 +74,7 @@ def create_file(path: Path, *, label: str, cap: PrivacyBudget | None) -> None:
         "format_version": _FORMAT_VERSION,
         "time": now(),
         "label": label,
-        "cap": None if cap is None else {"epsilon": cap.epsilon, "delta": cap.delta},
+        "cap": None if cap is None else dataclasses.asdict(cap),
     }
     try:
         with open(path, "xb"):
@@ -171,7 +172,7 @@ def _read_header(path: Path, line: bytes) -> LedgerContents:
             f"{path} has format version {version}; this nadpvi reads up to {_FORMAT_VERSION}. "
             "Install a newer nadpvi."
         )
-    if _decode(line, previous="") is None or version != _FORMAT_VERSION:
+    if _decode(line, previous="") is None or version not in (1, _FORMAT_VERSION):
         raise FileError(_damaged(path, 1))
     try:
         cap = None if header["cap"] is None else PrivacyBudget(**header["cap"])
