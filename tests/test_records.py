@@ -7,6 +7,8 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nadpvi.encoding import make_design
 from nadpvi.errors import DataError, PrivacyError
@@ -99,3 +101,67 @@ def test_one_row_keeps_its_axes():
 def test_inconsistent_arrays_are_refused(x: np.ndarray, y: np.ndarray):
     with pytest.raises(DataError, match=r"^records"):
         Records(x=x, y=y)
+
+
+def units(starts, *, num_rows=5):
+    return Records(x=np.zeros((num_rows, 1)), y=np.zeros(num_rows), unit_starts=starts)
+
+
+def test_each_row_is_its_own_unit_unless_told_otherwise():
+    records = make_records(TABLE, DESIGN)
+    assert records.unit_starts is None
+    assert records.num_units == 2
+    chosen = np.array([1, 0])
+    assert records.rows_of(chosen) is chosen
+
+
+def test_unit_starts_are_a_read_only_copy():
+    starts = np.array([0, 2, 5], dtype=np.int32)
+    records = units(starts)
+    starts[:] = 0
+    assert records.num_units == 2
+    assert records.unit_starts.tolist() == [0, 2, 5]
+    assert records.unit_starts.dtype == np.int64
+    with pytest.raises(ValueError, match="read-only"):
+        records.unit_starts[0] = 1
+    assert repr(records) == "Records(private)"
+    with pytest.raises(PrivacyError):
+        pickle.dumps(records)
+
+
+@pytest.mark.parametrize(
+    "starts",
+    [
+        [0, 2, 4],
+        [0, 2, 6],
+        [1, 2, 5],
+        [0, 3, 2, 5],
+        [0, 2, 2, 5],
+        [-1, 0, 5],
+        [5],
+        [],
+        [[0, 5]],
+        [0.0, 5.0],
+        [False, True],
+        5,
+        np.array([0, 2**64 - 1, 5], dtype=np.uint64),
+    ],
+    ids=str,
+)
+def test_inconsistent_units_are_refused(starts: object):
+    with pytest.raises(DataError, match=r"^records need unit_starts"):
+        units(np.array(starts))
+
+
+@given(
+    sizes=st.lists(st.integers(1, 4), min_size=1, max_size=12),
+    picks=st.lists(st.integers(0, 10**6), max_size=20),
+)
+def test_rows_of_equals_a_plain_loop(sizes: list[int], picks: list[int]):
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    records = units(starts, num_rows=sum(sizes))
+    chosen = np.array([pick % len(sizes) for pick in picks], dtype=np.int64)
+    expected = [row for unit in chosen for row in range(starts[unit], starts[unit + 1])]
+    rows = records.rows_of(chosen)
+    assert rows.tolist() == expected
+    assert rows.dtype == np.int64

@@ -173,6 +173,8 @@ def test_texts_are_bounded(setting: dict):
         ({"columns": {" ": REAL}}, "name must be non-empty text"),
         ({"columns": [{"name": "x", **REAL}, {"name": "x", **REAL}]}, '"x": is described twice'),
         ([REAL], '"columns"'),
+        ({"person": {"column": "id"}}, 'found "person"'),
+        ({"columns": COLUMNS, "persons": {"column": "id"}}, 'perhaps "person"'),
     ],
 )
 def test_malformed_schema_is_one_line(content: object, remedy: str):

@@ -7,7 +7,8 @@ the model's dimension and the scaling of its features, and both would leak if th
 import tomllib
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,80 @@ from nadpvi.columns import (
 )
 from nadpvi.errors import FileError, SchemaError
 
-__all__ = ["BinaryColumn", "CategoricalColumn", "Column", "RealColumn", "Schema"]
+__all__ = ["BinaryColumn", "CategoricalColumn", "Column", "Person", "RealColumn", "Schema"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Person:
+    """The column that says whose row it is, where one person may own several rows.
+
+    A run then protects persons: each keeps at most `max_rows` rows, drawn at random, and these enter a step
+    together or not at all. The ids themselves are compared and forgotten; a person with two ids counts as
+    two.
+
+    Attributes
+    ----------
+    column : str
+        The id column's name in the table, compared exactly; it is neither outcome nor predictor.
+    max_rows : int
+        The most rows that one person contributes, >= 1. Public: noise grows with it, so choose it from what
+        is known beforehand, not from the table.
+    missing : "refuse" or "drop"
+        What a row without an id does: stop with an error that names the column, or be left out.
+    missing_values : tuple of str
+        Texts (and whole numbers written as text) that mean "no id". A blank cell always does.
+
+    Raises
+    ------
+    SchemaError
+        If any of these rules is broken.
+
+    Examples
+    --------
+    >>> Person(column="patient_id", max_rows=3).to_dict()
+    {'column': 'patient_id', 'max_rows': 3, 'missing': 'refuse', 'missing_values': ['']}
+    """
+
+    column: str
+    max_rows: int = 1
+    missing: str = "refuse"
+    missing_values: tuple[str, ...] = ("",)
+
+    def __post_init__(self) -> None:
+        # A column like the others, as far as its name and its missing cells go: one set of rules for all.
+        column = RealColumn(
+            name=self.column, lower=0, upper=1, missing=self.missing, missing_values=self.missing_values
+        )
+        object.__setattr__(self, "missing_values", column.missing_values)
+        given: Any = self.max_rows
+        if isinstance(given, bool) or not isinstance(given, Integral) or given < 1:
+            shown = given if isinstance(given, str | int | float | None) else type(given).__name__
+            raise SchemaError(
+                f"person column {quoted(self.column)}: max_rows must be a whole number of at least 1, "
+                f"the most rows that one person contributes (got {shown!r})"
+            )
+        object.__setattr__(self, "max_rows", int(given))
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> "Person":
+        """Return the person column in its TOML or JSON form: the settings of a `[person]` table."""
+        if not isinstance(content, Mapping):
+            raise SchemaError(
+                'person must be a table of settings: write [person] with column = "NAME" and max_rows = 1 '
+                f"(got {type(content).__name__})"
+            )
+        known = [field.name for field in fields(cls)]
+        for key in content:
+            if key not in known:
+                raise SchemaError(f"person: unknown setting {quoted(key)}; it knows {listed(known)}")
+        if "column" not in content:
+            raise SchemaError('person: column is not given; name the id column, column = "NAME"')
+        return cls(**content)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the settings as JSON types; `from_dict` gives an equal one back."""
+        pairs = ((field.name, getattr(self, field.name)) for field in fields(self))
+        return {key: list(value) if isinstance(value, tuple) else value for key, value in pairs}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +108,8 @@ class Schema:
     ----------
     columns : tuple of RealColumn, BinaryColumn or CategoricalColumn
         At least one; names are distinct.
+    person : Person or None
+        Whose row each row is, if one person may own several; None if every row is a person's only one.
 
     Raises
     ------
@@ -48,6 +124,7 @@ class Schema:
     """
 
     columns: tuple[Column, ...]
+    person: Person | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.columns, list | tuple) or not all(isinstance(c, Column) for c in self.columns):
@@ -58,10 +135,20 @@ class Schema:
         for name, count in Counter(self.names).items():
             if count > 1:
                 raise SchemaError(f"schema column {quoted(name)}: is described twice; remove one")
+        if not isinstance(self.person, Person | None):
+            raise SchemaError(
+                'person must be a Person, such as Person(column="patient_id", max_rows=3), '
+                f"or None (got {type(self.person).__name__})"
+            )
+        if self.person is not None and self.person.column in self:
+            raise SchemaError(
+                f"schema column {quoted(self.person.column)}: is the person column, which is neither "
+                "outcome nor predictor; remove it from the columns"
+            )
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns' names in order."""
+        """The columns' names in order, without the person column's."""
         return tuple(column.name for column in self.columns)
 
     def __contains__(self, name: object) -> bool:
@@ -76,6 +163,8 @@ class Schema:
     @classmethod
     def from_toml(cls, path: str | Path) -> "Schema":
         """Return the schema in a TOML file with one `[columns.NAME]` table a column.
+
+        A `[person]` table with `column` and `max_rows` declares the person column.
 
         Raises
         ------
@@ -102,25 +191,34 @@ class Schema:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> "Schema":
-        """Return the schema in `{"columns": ...}`: a mapping from name to settings, or a list with names."""
-        if not isinstance(content, Mapping) or set(content) != {"columns"}:
+        """Return the schema in `{"columns": ...}`: a mapping from name to settings, or a list with names.
+
+        `"person"`, if there, holds the settings of a `Person`.
+        """
+        known = {"columns", "person"}
+        if not isinstance(content, Mapping) or "columns" not in content or not set(content) <= known:
             found = listed(content) if isinstance(content, Mapping) and content else "nothing"
             raise SchemaError(
-                f'a schema holds "columns" and nothing else (found {found}); write [columns.NAME] tables'
+                'a schema holds "columns", perhaps "person", and nothing else '
+                f"(found {found}); write [columns.NAME] tables"
             )
+        person = Person.from_dict(content["person"]) if "person" in content else None
         columns = content["columns"]
         if isinstance(columns, Mapping):
-            return cls(columns=tuple(column_from_dict(name, entry) for name, entry in columns.items()))
+            described = tuple(column_from_dict(name, entry) for name, entry in columns.items())
+            return cls(columns=described, person=person)
         if not isinstance(columns, list | tuple) or not all(isinstance(entry, Mapping) for entry in columns):
             raise SchemaError("columns must be a table of columns: write [columns.NAME] with its settings")
-        return cls(columns=tuple(_named_column(entry) for entry in columns))
+        return cls(columns=tuple(_named_column(entry) for entry in columns), person=person)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the schema as JSON types; `from_dict` gives an equal schema back.
 
-        Columns are a list, so that their order survives writers that sort the keys of an object.
+        Columns are a list, so that their order survives writers that sort the keys of an object. "person" is
+        there only if the schema has one.
         """
-        return {"columns": [column_to_dict(column) for column in self.columns]}
+        person = {} if self.person is None else {"person": self.person.to_dict()}
+        return {"columns": [column_to_dict(column) for column in self.columns], **person}
 
 
 def _named_column(entry: Mapping[str, Any]) -> Column:
