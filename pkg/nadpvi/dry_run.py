@@ -4,19 +4,24 @@ What would void the guarantee or waste the budget shows here: a likelihood that 
 record, records that influence each other, values that are not finite at the prior.
 """
 
+import warnings
+from collections.abc import Callable, Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
 from nadpvi.description import ModelDescription
 from nadpvi.errors import ModelError, NadpviError, PrivacyError
-from nadpvi.gradients import gradient_function
-from nadpvi.models import RecordBatch
+from nadpvi.gradients import GradientFunction, autograd_route, gradient_function
+from nadpvi.made_up import made_up_records, prior_draws
+from nadpvi.models.base import RecordBatch
 
-__all__ = ["check_model"]
+__all__ = ["check_model", "warn_of_failure"]
 
 Array = NDArray[np.float64]
 
 _NUM_RECORDS = 7
+_NUM_DRAWS = 3
 
 
 def check_model(description: ModelDescription) -> None:
@@ -28,72 +33,156 @@ def check_model(description: ModelDescription) -> None:
     Raises
     ------
     ModelError
-        If the model fails, or gives a wrong shape or values that are not finite.
+        If the model fails, does not depend on theta, or gives a wrong shape or values that are not finite.
     PrivacyError
         If one record's gradient changes when the others do.
     """
     rng = np.random.default_rng(0)
-    num_params = len(description.names)
-    batch = _made_up(rng, description)
-    theta = rng.standard_normal((3, 1, num_params))
     name = f"{type(description.model).__name__}.log_likelihood"
+    batch = _made_up(description, rng=rng)
+    theta = prior_draws(description.model, description.design, num_draws=_NUM_DRAWS, rng=rng)
+    value = _value(description, theta, batch, name=name)
+    if value.shape != (_NUM_DRAWS, _NUM_RECORDS):
+        raise ModelError(
+            f"{name} must give one number a record: shape ({_NUM_DRAWS}, {_NUM_RECORDS}) for {_NUM_DRAWS} "
+            f"draws and {_NUM_RECORDS} records (got {value.shape})."
+        )
+    if not np.isfinite(value).all():
+        raise ModelError(f"{name} is not finite at ordinary values of the parameters.")
+    first = _finite_first(description, batch, name=name)
+    general = _first_gradient(description, batch, name=name, route=autograd_route)
+    if not np.allclose(first, general, rtol=1e-8, atol=1e-10):
+        raise ModelError(
+            f"{name} and the model's own score give different gradients: a subclass that changes one must "
+            "change the other."
+        )
+    for shift in range(_NUM_RECORDS):
+        # Whichever record holds the batch's largest or smallest value, it is among the others once.
+        turned = RecordBatch(x=np.roll(batch.x, shift, axis=0), y=np.roll(batch.y, shift))
+        _check_separate(description, turned, name=name, rng=rng)
+    for row in range(_NUM_RECORDS):
+        one = slice(row, row + 1)
+        alone = _value(description, theta, RecordBatch(x=batch.x[one], y=batch.y[one]), name=name)
+        if alone.shape != (_NUM_DRAWS, 1) or not np.allclose(alone, value[:, one], rtol=1e-9, atol=1e-12):
+            raise PrivacyError(
+                f"{name} gives a record another value when it is alone: do not use its place, the number of "
+                "records, or any figure of the batch."
+            )
+
+
+def warn_of_failure(description: ModelDescription, phi: Array) -> None:
+    """Warn if the model fails on made-up records at `phi`, shape (D,), where a run has ended.
+
+    Real records on which a model fails count as zero, and nothing may tell whether there were any. This asks
+    the model about made-up ones instead.
+    """
+    name = f"{type(description.model).__name__}.log_likelihood"
+    batch = _made_up(description, rng=np.random.default_rng(0))
     try:
-        value = np.asarray(description.model.log_likelihood(theta, batch))
+        gradient = _first_gradient(description, batch, name=name, phi=phi)
+        is_sound = bool(np.isfinite(gradient).all())
+    except NadpviError:
+        is_sound = False
+    if not is_sound:
+        warnings.warn(
+            f"{name} fails on made-up records at the run's last iterate; real records on which it fails "
+            "counted as zero. Write it so that it stays finite there.",
+            UserWarning,
+            stacklevel=2,
+        )
+
+
+def _made_up(description: ModelDescription, *, rng: np.random.Generator) -> RecordBatch:
+    """Return records that the design could have encoded, each from its own draw of theta."""
+    model, design = description.model, description.design
+    theta = prior_draws(model, design, num_draws=_NUM_RECORDS, rng=rng)
+    return made_up_records(model, design, theta=theta, num_records=_NUM_RECORDS, rng=rng)
+
+
+def _check_separate(
+    description: ModelDescription, batch: RecordBatch, *, name: str, rng: np.random.Generator
+) -> None:
+    """Raise if the first record's gradient depends on the records after it."""
+    first = _finite_first(description, batch, name=name)
+    for other in _companions(description, batch, rng=rng):
+        if not np.array_equal(first, _first_gradient(description, other, name=name)):
+            raise PrivacyError(
+                f"{name} lets records influence each other: the gradient of one changes with the others. "
+                "Each record's value must depend on that record and theta alone."
+            )
+
+
+def _companions(
+    description: ModelDescription, batch: RecordBatch, *, rng: np.random.Generator
+) -> Iterator[RecordBatch]:
+    """Yield batches of one shape that have only their first record in common."""
+    for _ in range(3):
+        other = _made_up(description, rng=rng)
+        yield _with_first(batch, x=other.x, y=other.y)
+    # All rows from one extreme: whatever figure of the batch a model uses, one of these moves it.
+    for row in (np.argmin(batch.y), np.argmax(batch.y)):
+        yield _with_first(
+            batch, x=np.repeat(batch.x[[row]], _NUM_RECORDS, axis=0), y=np.full(_NUM_RECORDS, batch.y[row])
+        )
+    # What fills the rest of a block in a run.
+    yield _with_first(batch, x=np.zeros_like(batch.x), y=np.zeros_like(batch.y))
+
+
+def _with_first(batch: RecordBatch, *, x: Array, y: Array) -> RecordBatch:
+    """Return the records (x, y) with the first one replaced by that of `batch`."""
+    return RecordBatch(x=np.vstack([batch.x[:1], x[1:]]), y=np.concatenate([batch.y[:1], y[1:]]))
+
+
+def _value(description: ModelDescription, theta: Array, batch: RecordBatch, *, name: str) -> Array:
+    """Return the log likelihood of each record under each theta, shape (S, B) if the model is sound."""
+    try:
+        with np.errstate(all="ignore"):
+            return np.asarray(description.model.log_likelihood(theta[:, None, :], batch))
     except NadpviError:
         raise
     except Exception as error:  # a user's code may raise anything
         raise ModelError(f"{name} failed on made-up records: {type(error).__name__}: {error}") from error
-    if value.shape != (3, _NUM_RECORDS):
-        raise ModelError(
-            f"{name} must give one number a record: shape (3, {_NUM_RECORDS}) for 3 draws and {_NUM_RECORDS} "
-            f"records (got {value.shape})."
-        )
-    if not np.isfinite(value).all():
-        raise ModelError(f"{name} is not finite at ordinary values of the parameters.")
-    _check_separate(description, batch=batch, rng=rng, name=name)
 
 
-def _made_up(rng: np.random.Generator, description: ModelDescription) -> RecordBatch:
-    """Return records that the design could have encoded: features in [0, 1], outcomes 0 or 1."""
-    shape = (_NUM_RECORDS, description.design.num_features)
-    return RecordBatch(x=rng.random(shape), y=rng.integers(0, 2, _NUM_RECORDS).astype(float))
-
-
-def _check_separate(
-    description: ModelDescription, *, batch: RecordBatch, rng: np.random.Generator, name: str
-) -> None:
-    """Raise if the first record's gradient depends on the records after it."""
-    others = _made_up(rng, description)
-    mixed = RecordBatch(
-        x=np.vstack([batch.x[:1], others.x[1:]]), y=np.concatenate([batch.y[:1], 1.0 - batch.y[1:]])
-    )
+def _finite_first(description: ModelDescription, batch: RecordBatch, *, name: str) -> Array:
+    """Return the first record's gradient, or raise if it is not finite."""
     first = _first_gradient(description, batch, name=name)
-    if not np.array_equal(first, _first_gradient(description, mixed, name=name)):
-        raise PrivacyError(
-            f"{name} lets records influence each other: the gradient of one changes with the others. Each "
-            "record's value must depend on that record and theta alone."
-        )
+    if not np.isfinite(first).all():
+        raise ModelError(f"{name} has a gradient that is not finite at ordinary values of the parameters.")
+    return first
 
 
-def _first_gradient(description: ModelDescription, batch: RecordBatch, *, name: str) -> Array:
-    """Return the first record's gradient by the route that a run would take."""
+def _first_gradient(
+    description: ModelDescription,
+    batch: RecordBatch,
+    *,
+    name: str,
+    route: Callable[..., GradientFunction] = gradient_function,
+    phi: Array | None = None,
+) -> Array:
+    """Return the first record's gradient, by default on the way that a run would take."""
     num_params = len(description.names)
     dimension = description.guide.num_variational(num_params)
     noise = np.random.default_rng(1).standard_normal((2, num_params))
     try:
-        gradients = gradient_function(
-            description.model,
-            guide=description.guide,
-            phi=np.full(dimension, 0.1),
-            standard_normal=noise,
-            preconditioner=np.ones(dimension),
-        )(batch)
+        # As in a run, what is not finite shows in the values, and only that of the first record counts.
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.filterwarnings("error", message="Output seems independent of input")
+            gradients = route(
+                description.model,
+                guide=description.guide,
+                phi=np.full(dimension, 0.1) if phi is None else phi,
+                standard_normal=noise,
+                preconditioner=np.ones(dimension),
+            )(batch)
         first: Array = gradients.weighted_rows(np.ones(len(batch.y)))[0]
     except NadpviError:
         raise
+    except UserWarning as error:
+        raise ModelError(f"{name} does not depend on theta, so that there is nothing to fit.") from error
     except Exception as error:  # a user's code may raise anything
         raise ModelError(
-            f"{name} cannot be differentiated: {type(error).__name__}: {error}. Write it with autograd.numpy "
-            "and without assignment to array elements."
+            f"{name} cannot be differentiated ({type(error).__name__}: {str(error).rstrip('.')}); write it "
+            "with autograd.numpy and without assignment to array elements."
         ) from error
     return first

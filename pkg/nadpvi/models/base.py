@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from nadpvi.encoding import Design
 from nadpvi.schema import Schema
 
-__all__ = ["GeneralizedLinearModel", "Model", "Parameter", "RecordBatch"]
+__all__ = ["GeneralizedLinearModel", "Model", "Parameter", "RecordBatch", "SimulatingModel"]
 
 Array = NDArray[np.float64]
 
@@ -95,4 +95,30 @@ class GeneralizedLinearModel(Model, Protocol):
 
     def score(self, linear_predictor: Array, y: Array) -> Array:
         """Return d log p(y | eta) / d eta, elementwise over the broadcast shapes."""
+        ...
+
+
+@runtime_checkable
+class SimulatingModel(Model, Protocol):
+    """A model that can draw outcomes: what planning and simulation studies need, and a private run does not.
+
+    ``simulate`` and ``log_likelihood`` must describe one distribution, normalised in y.
+    """
+
+    def simulate(self, theta: Array, x: Array, *, rng: np.random.Generator) -> Array:
+        """Return outcomes y ~ p(y | x, theta), one a record.
+
+        Parameters
+        ----------
+        theta : ndarray, shape (K,) or (..., B, K)
+            Unconstrained parameters; they broadcast against the records as in `log_likelihood`, so that
+            (S, 1, K) gives S tables and (B, K) gives every record its own theta.
+        x : ndarray, shape (B, F)
+            Features.
+        rng : numpy.random.Generator
+
+        Returns
+        -------
+        ndarray, shape (B,) or (..., B)
+        """
         ...

@@ -108,6 +108,19 @@ class LogisticRegression:
         """Return P(y = 1 | x, theta), theta (M, K) and x (N, F) -> (M, N)."""
         return np.asarray(expit(theta @ x.T))
 
+    def simulate(self, theta: Array, x: Array, *, rng: np.random.Generator) -> Array:
+        """Return outcomes 0.0 or 1.0: theta (K,) or (..., B, K) and x (B, F) -> (B,) or (..., B).
+
+        Examples
+        --------
+        >>> model = LogisticRegression(outcome="income")
+        >>> model.simulate(np.array([50.0]), np.array([[1.0], [-1.0]]), rng=np.random.default_rng(0))
+        array([1., 0.])
+        """
+        chance = expit((x * theta).sum(axis=-1))
+        outcomes: Array = (rng.random(chance.shape) < chance).astype(np.float64)
+        return outcomes
+
     def to_dict(self) -> dict[str, Any]:
         """Return the model's public settings as JSON types."""
         return {

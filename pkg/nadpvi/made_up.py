@@ -1,0 +1,84 @@
+"""Made-up records: what a table could look like by its schema alone. Public side; no private data.
+
+Levels are equally frequent, numbers are uniform on the scale on which they enter linearly, and predictors are
+independent of each other. They serve to try a model before the real table is opened, and to foresee what a
+run will cost; they say nothing about how real records are distributed.
+"""
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from nadpvi.columns import Column, RealColumn
+from nadpvi.encoding import Design, encode_features, encode_outcome
+from nadpvi.models.base import Model, RecordBatch, SimulatingModel
+from nadpvi.schema import Schema
+
+__all__ = ["made_up_records", "made_up_table", "prior_draws"]
+
+Array = NDArray[np.float64]
+
+
+def made_up_table(schema: Schema, *, num_records: int, rng: np.random.Generator) -> pd.DataFrame:
+    """Return a table that follows a schema: every column independent, with no missing cell.
+
+    Parameters
+    ----------
+    schema : Schema
+        Every one of its columns is filled.
+    num_records : int
+        Rows.
+    rng : numpy.random.Generator
+
+    Examples
+    --------
+    >>> schema = Schema.from_dict({"columns": {"sex": {"kind": "binary", "levels": ["f", "m"]}}})
+    >>> made_up_table(schema, num_records=4, rng=np.random.default_rng(0))["sex"].tolist()
+    ['m', 'm', 'm', 'f']
+    """
+    return pd.DataFrame(
+        {column.name: _cells(column, num_records=num_records, rng=rng) for column in schema.columns}
+    )
+
+
+def made_up_records(
+    model: Model, design: Design, *, theta: Array, num_records: int, rng: np.random.Generator
+) -> RecordBatch:
+    """Return made-up records in encoded form, so that one-hot groups are one-hot and constants constant.
+
+    Parameters
+    ----------
+    model : Model
+        Where it is a `SimulatingModel` it draws the outcomes; else their column is filled like any other.
+    design : Design
+        The encoding.
+    theta : ndarray, shape (K,) or (`num_records`, K)
+        Unconstrained parameters behind the outcomes.
+    num_records : int
+        B.
+    rng : numpy.random.Generator
+    """
+    table = made_up_table(design.schema, num_records=num_records, rng=rng)
+    x = encode_features(design, table).x
+    if isinstance(model, SimulatingModel):
+        return RecordBatch(x=x, y=np.asarray(model.simulate(theta, x, rng=rng), dtype=np.float64))
+    return RecordBatch(x=x, y=encode_outcome(design, table).y)
+
+
+def prior_draws(model: Model, design: Design, *, num_draws: int, rng: np.random.Generator) -> Array:
+    """Return draws of unconstrained theta, shape (`num_draws`, K), normal with the prior's mean and sd."""
+    mean, sd = model.prior_moments(design)
+    draws: Array = mean + sd * rng.standard_normal((num_draws, len(mean)))
+    return draws
+
+
+def _cells(column: Column, *, num_records: int, rng: np.random.Generator) -> "NDArray[np.generic]":
+    """Return a column's cells: numbers within its bounds, or its levels."""
+    if not isinstance(column, RealColumn):
+        chosen = rng.integers(len(column.levels), size=num_records)
+        return np.asarray(np.array(column.levels, dtype=object)[chosen])
+    share = rng.random(num_records)
+    if column.transform == "log1p":
+        low, high = np.log1p([column.lower, column.upper])
+        return np.asarray(np.expm1(low + share * (high - low)))
+    return column.lower + share * (column.upper - column.lower)

@@ -1,0 +1,145 @@
+"""A model is tried on made-up records: what would void the guarantee is refused, what is sound passes."""
+
+import autograd.numpy as anp
+import numpy as np
+import pytest
+
+import nadpvi as na
+from nadpvi.description import ModelDescription
+from nadpvi.dry_run import check_model
+from nadpvi.guides import MeanField
+from nadpvi.models import LogisticRegression
+
+
+@pytest.fixture
+def general_route(monkeypatch):
+    """Gradients come from autodiff, as for a model without a score."""
+    monkeypatch.setattr("nadpvi.gradients._is_linear", lambda kind: False)
+
+
+def description(likelihood, schema, **extra):
+    """A logistic regression whose likelihood is replaced."""
+
+    class Custom(LogisticRegression):
+        pass
+
+    Custom.log_likelihood = likelihood
+    for name, value in extra.items():
+        setattr(Custom, name, value)
+    return ModelDescription(model=Custom(outcome="y"), schema=schema, guide=MeanField())
+
+
+def sound(self, theta, batch):
+    eta = anp.sum(batch.x * theta, axis=-1)
+    return batch.y * eta - anp.logaddexp(0.0, eta)
+
+
+def test_a_likelihood_that_contradicts_its_score_is_refused(schema):
+    def other(self, theta, batch):
+        return 2.0 * sound(self, theta, batch)
+
+    with pytest.raises(na.ModelError, match="different gradients"):
+        check_model(description(other, schema))
+
+
+@pytest.mark.usefixtures("general_route")
+def test_a_sound_model_passes_with_and_without_simulate(schema):
+    check_model(description(sound, schema))
+    check_model(description(sound, schema, simulate=None))
+    check_model(ModelDescription(model=LogisticRegression(outcome="y"), schema=schema, guide=MeanField()))
+
+
+@pytest.mark.usefixtures("general_route")
+@pytest.mark.parametrize(
+    "figure",
+    [
+        lambda batch: batch.y.mean(),
+        lambda batch: batch.y.max(),
+        lambda batch: batch.y.min(),
+        lambda batch: batch.x[:, 1].min(),
+        lambda batch: batch.y[-1],
+        lambda batch: batch.x[:, 1].max(),
+        lambda batch: batch.x.std(axis=0).sum(),
+        lambda batch: np.median(batch.x[:, 1]),
+        lambda batch: float(np.unique(batch.x[:, 1]).size),
+    ],
+    ids=[
+        "mean of y",
+        "max of y",
+        "min of y",
+        "min of x",
+        "last y",
+        "max of x",
+        "sd of x",
+        "median of x",
+        "distinct x",
+    ],
+)
+def test_a_figure_of_the_batch_is_found(figure, schema):
+    def leaky(self, theta, batch):
+        return sound(self, theta, batch) * (1.0 + 0.1 * figure(batch))
+
+    with pytest.raises(na.PrivacyError, match="influence each other"):
+        check_model(description(leaky, schema))
+
+
+@pytest.mark.usefixtures("general_route")
+def test_division_by_the_number_of_records_is_found(schema):
+    def averaged(self, theta, batch):
+        return sound(self, theta, batch) / len(batch.y)
+
+    with pytest.raises(na.PrivacyError, match="number of records"):
+        check_model(description(averaged, schema))
+
+
+@pytest.mark.usefixtures("general_route")
+def test_a_likelihood_without_theta_is_refused_without_a_warning(schema):
+    def constant(self, theta, batch):
+        return anp.zeros((*theta.shape[:-2], len(batch.y))) - 0.5
+
+    with pytest.raises(na.ModelError, match="does not depend on theta"):
+        check_model(description(constant, schema))
+
+
+@pytest.mark.usefixtures("general_route")
+def test_a_gradient_that_is_not_finite_is_refused(schema):
+    def root(self, theta, batch):
+        eta = anp.sum(batch.x * theta, axis=-1)
+        # Finite everywhere, with an infinite slope at every point.
+        return -anp.sqrt(anp.abs(eta - eta)) - 0.5 * eta
+
+    with pytest.raises(na.ModelError, match="gradient that is not finite"):
+        check_model(description(root, schema))
+
+
+@pytest.mark.usefixtures("general_route")
+def test_a_gradient_that_is_not_finite_for_padding_alone_is_sound(schema):
+    # autograd's derivative of a norm at zero is NaN, and padding is all zeros.
+    def penalised(self, theta, batch):
+        return sound(self, theta, batch) - 0.1 * anp.sqrt(anp.sum((batch.x * theta) ** 2, axis=-1))
+
+    check_model(description(penalised, schema))
+
+
+@pytest.mark.usefixtures("general_route")
+def test_one_number_a_record_is_asked_for_with_the_shape_found(schema):
+    def wide(self, theta, batch):
+        return sound(self, theta, batch)[..., None]
+
+    with pytest.raises(na.ModelError, match=r"got \(3, 7, 1\)"):
+        check_model(description(wide, schema))
+
+
+@pytest.mark.usefixtures("general_route")
+def test_a_wide_prior_is_tried_at_its_own_width(schema):
+    # Finite at theta of order one, infinite where this prior puts its mass.
+    def narrow(self, theta, batch):
+        eta = anp.sum(batch.x * theta, axis=-1)
+        return -anp.exp(eta**2)
+
+    class Wide(LogisticRegression):
+        log_likelihood = narrow
+
+    wide = ModelDescription(model=Wide(outcome="y", prior_sd=1000.0), schema=schema, guide=MeanField())
+    with pytest.raises(na.ModelError, match="not finite"):
+        check_model(wide)
