@@ -1,4 +1,4 @@
-"""Shared small tables and schemas; no test touches the user's own cache."""
+"""Shared small tables and schemas; no test touches the user's own cache or state."""
 
 import numpy as np
 import pandas as pd
@@ -9,16 +9,15 @@ import nadpvi as na
 
 @pytest.fixture(autouse=True, scope="session")
 def private_cache(tmp_path_factory):
-    """Point the package's cache at a folder of this test session, unless the caller has set one."""
+    """Point the package's cache and state at folders of this test session, unless the caller has set them."""
     import os
 
-    if "NADPVI_CACHE_DIR" not in os.environ:
-        patch = pytest.MonkeyPatch()
-        patch.setenv("NADPVI_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
-        yield
-        patch.undo()
-    else:
-        yield
+    patch = pytest.MonkeyPatch()
+    for name in ("NADPVI_CACHE_DIR", "NADPVI_STATE_DIR"):
+        if name not in os.environ:
+            patch.setenv(name, str(tmp_path_factory.mktemp(name.lower())))
+    yield
+    patch.undo()
 
 
 @pytest.fixture

@@ -214,7 +214,7 @@ def test_debug_shows_a_traceback(folder):
 
 def test_rescued_release(monkeypatch, tmp_path, table, schema):
     """A place that fails after the budget was spent costs no trace."""
-    from nadpvi.cli.run import save_release
+    from nadpvi.cli.saving import save_release
 
     made = na.release(
         na.models.LogisticRegression(outcome="y"),

@@ -7,10 +7,11 @@ from scipy import optimize
 
 import nadpvi as na
 from nadpvi.description import ModelDescription
-from nadpvi.dpvi import make_settings, public_gradient, run
+from nadpvi.dpvi import public_gradient, run
 from nadpvi.privacy.noise import DiscreteGaussianNoise
 from nadpvi.privacy.randomness import make_streams
 from nadpvi.records import make_records
+from nadpvi.settings import make_settings
 
 MODEL = na.models.LogisticRegression(outcome="y")
 BUDGET = na.PrivacyBudget(epsilon=1.0, delta=1e-5)
@@ -229,7 +230,7 @@ def test_input_table_is_left_as_it_was(schema, table):
 
 def test_a_diverging_run_says_what_it_cost_and_what_to_change(schema, table, monkeypatch):
     """Overflow on the way is no warning of NumPy's (warnings are errors here) but this one line."""
-    monkeypatch.setattr("nadpvi.dpvi._check_stability", lambda *args, **kwargs: None)
+    monkeypatch.setattr("nadpvi.settings._check_stability", lambda *args, **kwargs: None)
     config = na.DPVIConfig(num_steps=3000, learning_rate=100.0)
     with pytest.raises(na.NadpviError, match="budget counts as spent") as error:
         na.release(MODEL, table, schema=schema, privacy=BUDGET, config=config)

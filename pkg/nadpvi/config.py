@@ -46,6 +46,13 @@ class DPVIConfig:
         Start of every location and every scale, on the unconstrained scale.
     guide : MeanField
         The variational family.
+    prior_term : "public" or "per_record"
+        Where the prior and entropy terms enter. "public" adds them after the noise, times the sampling
+        rate: no record count is needed and no clip norm spent on them. "per_record" spreads them over the
+        records and clips them with each record's gradient, as Eq. 56 of the paper does.
+    num_records : int, optional
+        A *public* number of records N >= 1, for prior_term="per_record" only: each record carries 1/N of
+        the prior. Never counted from a table; the guarantee lists it among what is assumed public.
 
     Examples
     --------
@@ -63,6 +70,8 @@ class DPVIConfig:
     initial_mu: float = 0.0
     initial_u: float = -3.0
     guide: MeanField = dataclasses.field(default_factory=MeanField)
+    prior_term: str = "public"
+    num_records: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("num_steps", "monte_carlo_samples"):
@@ -84,6 +93,21 @@ class DPVIConfig:
             raise ArgumentError(f"guide must be a MeanField (got {type(self.guide).__name__}).")
         if self.learning_rate is not None and self.learning_rate_constant is not None:
             raise ArgumentError("learning_rate replaces learning_rate_constant; give only one of them.")
+        self._check_prior_term()
+
+    def _check_prior_term(self) -> None:
+        """Refuse a prior term that is unknown, or that lacks its record count or has one for nothing."""
+        if self.prior_term not in ("public", "per_record"):
+            raise ArgumentError(f'prior_term must be "public" or "per_record" (got {self.prior_term!r}).')
+        if self.num_records is not None:
+            object.__setattr__(self, "num_records", check_count("num_records", self.num_records))
+        if self.prior_term == "per_record" and self.num_records is None:
+            raise ArgumentError(
+                'prior_term="per_record" needs num_records, a number of records that is public already; '
+                'prior_term="public" needs none.'
+            )
+        if self.prior_term == "public" and self.num_records is not None:
+            raise ArgumentError('num_records is used with prior_term="per_record" only; leave it out.')
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as JSON types."""

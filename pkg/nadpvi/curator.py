@@ -1,41 +1,30 @@
-"""The curator's one call: a private table in, a `Release` out. Private side."""
+"""The curator's calls: a private table in, a `Release` out, whatever happens on the way. Private side."""
 
-import contextlib
-import dataclasses
-import functools
-import signal
-import threading
-from collections.abc import Iterator
+import os
+import secrets
+from dataclasses import replace
+from pathlib import Path
 
-from threadpoolctl import threadpool_limits
-
+from nadpvi.attempts import check_unspent, hold_attempt, mark_spent
+from nadpvi.checkpoint import Checkpoint, CheckpointWriter, new_attempt, new_checkpoint
 from nadpvi.config import DPVIConfig
 from nadpvi.containers.release import Release
-from nadpvi.containers.storage import package_versions
+from nadpvi.containers.storage import check_writable
 from nadpvi.description import ModelDescription
-from nadpvi.dpvi import Settings, Trace, make_settings, run
+from nadpvi.dpvi import Trace
 from nadpvi.dry_run import check_model
-from nadpvi.errors import ArgumentError
-from nadpvi.interrupts import RunInterrupted
+from nadpvi.errors import ArgumentError, PrivacyError
+from nadpvi.mechanism import make_mechanism
 from nadpvi.models import Model
-from nadpvi.privacy.accounting import noise_multiplier
-from nadpvi.privacy.discreteness import discreteness_cost
-from nadpvi.privacy.guarantee import Guarantee, NonPrivate, PrivacyBudget, make_guarantee
-from nadpvi.privacy.ledger import Ledger
-from nadpvi.privacy.noise import (
-    GRID_UNITS,
-    DiscreteGaussianNoise,
-    NoiseSource,
-    NoNoise,
-    SimulatedGaussianNoise,
-)
-from nadpvi.privacy.randomness import Streams, check_seed, make_streams
-from nadpvi.progress import track
-from nadpvi.records import Records, make_records
+from nadpvi.privacy.budget import NonPrivate, PrivacyBudget
+from nadpvi.privacy.ledger import EntryState, Ledger
+from nadpvi.privacy.randomness import check_seed, make_streams
+from nadpvi.private_run import Booking, Part, carry_out
+from nadpvi.records import make_records
 from nadpvi.schema import Schema
 from nadpvi.tables import TableLike, to_table
 
-__all__ = ["release"]
+__all__ = ["check_types", "partial_release", "release", "resume"]
 
 
 def release(
@@ -48,20 +37,22 @@ def release(
     insecure_seed: int | None = None,
     ledger: Ledger | None = None,
     label: str = "release",
+    checkpoint: str | os.PathLike[str] | None = None,
     progress: bool = False,
 ) -> Release:
     """Return the DP-SGD trace of `model` fitted to `table`, under one differential privacy guarantee.
 
-    This is the only function that spends a privacy budget. Everything that can be wrong with the public
-    arguments is found before `table` is opened, and everything wrong with the table before the first noisy
-    step.
+    This function and `resume` are the only ones that spend a privacy budget. Everything that can be wrong
+    with the public arguments is found before `table` is opened, and everything wrong with the table before
+    the first noisy step.
 
     Parameters
     ----------
     model : Model
         What to fit, such as ``nadpvi.models.LogisticRegression(outcome="income")``.
     table : DataFrame, mapping of columns, or path
-        One row per person. A path is a CSV or Parquet file.
+        One row per record; with ``schema.person``, any number of rows per person. A path is a CSV or Parquet
+        file.
     schema : Schema
         Public description of the columns; never read off the table.
     privacy : PrivacyBudget or NonPrivate
@@ -76,6 +67,9 @@ def release(
         exceed the ledger's cap.
     label : str
         Name of this run in the ledger.
+    checkpoint : path, optional
+        A new file that is kept up to date, about every ten seconds and on Ctrl-C, so that a run that is
+        killed can be resumed. Private: keep it with the table, and delete it once the release is saved.
     progress : bool
         Show a progress bar on stderr when that is a terminal.
 
@@ -89,108 +83,179 @@ def release(
         If a public argument is unsuitable; `table` has not been opened.
     PrivacyError
         If the ledger's cap does not allow the run; `table` has not been opened.
+    FileError
+        If the checkpoint's place is unsuitable; `table` has not been opened.
     DataError
         If the table does not follow the schema; no budget has been spent.
     RunInterrupted
         On Ctrl-C after at least one step. It carries the partial release, accounted for the steps that were
         drawn; save it, because that much of the budget is spent.
     """
-    settings_in = config if config is not None else DPVIConfig()
-    _check_types(model, schema=schema, privacy=privacy, config=settings_in)
+    settings = config if config is not None else DPVIConfig()
+    check_types(model, schema=schema, privacy=privacy, config=settings)
     if insecure_seed is not None:
         check_seed("insecure_seed", insecure_seed)
-    description = ModelDescription(model=model, schema=schema, guide=settings_in.guide)
+    if checkpoint is not None:
+        _check_checkpoint(checkpoint, privacy=privacy, insecure_seed=insecure_seed)
+    description = ModelDescription(model=model, schema=schema, guide=settings.guide)
     check_model(description)
-    sigma, discreteness = _noise_multiplier(privacy, settings_in, dimension=len(description.phi_labels))
-    settings = make_settings(description, settings_in, noise_multiplier=sigma)
-
-    streams = make_streams(insecure_seed=insecure_seed)
-    noise = _noise_source(sigma, settings=settings, streams=streams)
-    guarantee = _guarantee(
-        privacy, noise, settings=settings, noise_multiplier=sigma, discreteness=discreteness
-    )
+    mechanism = make_mechanism(description, privacy=privacy, config=settings)
+    secret = secrets.token_bytes(32)
+    streams = make_streams(insecure_seed=insecure_seed, secret=secret)
+    noise = mechanism.noise_source(streams, num_steps=settings.num_steps)
+    guarantee = mechanism.guarantee(noise, num_steps=settings.num_steps)
     if ledger is not None:
         ledger.check(guarantee)
-    records = make_records(to_table(table), description.design)
-    entry = None if ledger is None else ledger.reserve(guarantee, label=label)
-    num_done, trace = _run(records, settings, noise=noise, streams=streams, progress=progress)
-    finish = functools.partial(
-        _make_release, description=description, config=settings_in, settings=settings, noise_multiplier=sigma
-    )
-    if num_done == settings.num_steps:
-        if ledger is not None and entry is not None:
-            ledger.commit(entry)
-        return finish(trace, guarantee=guarantee)
-    with _deaf_to_interrupts():
-        if ledger is not None and entry is not None:
-            ledger.amend(entry, num_steps=num_done) if num_done else ledger.void(entry)
-        if not num_done:
-            raise KeyboardInterrupt
-        partial = dataclasses.replace(settings, num_steps=num_done)
-        spent = _guarantee(
-            privacy, noise, settings=partial, noise_multiplier=sigma, discreteness=discreteness
-        )
-        raise RunInterrupted(finish(trace, guarantee=spent), num_steps=settings.num_steps)
+    records = make_records(to_table(table), description.design, person=schema.person, rng=streams.rows)
+    part = Part(mechanism=mechanism, records=records, noise=noise, streams=streams, progress=progress)
+    if checkpoint is None:
+        entry = None if ledger is None else ledger.reserve(guarantee, label=label)
+        return carry_out(part, guarantee=guarantee, booking=Booking(ledger, entry))
+    start = new_checkpoint(mechanism, records=records, secret=secret, label=label)
+    with hold_attempt(start.attempt):
+        if ledger is not None:
+            entry = ledger.reserve(guarantee, label=label)
+            start = replace(start, ledger=str(ledger.path), entry=entry)
+        saved = replace(part, writer=CheckpointWriter(Path(checkpoint), start))
+        made = carry_out(saved, guarantee=guarantee, booking=Booking(ledger, start.entry))
+        mark_spent(start.attempt)
+    return made
 
 
-def _make_release(
-    trace: Trace,
+def resume(
+    checkpoint: str | os.PathLike[str],
+    table: TableLike,
     *,
-    description: ModelDescription,
-    config: DPVIConfig,
-    settings: Settings,
-    noise_multiplier: float,
-    guarantee: Guarantee,
+    ledger: Ledger | None = None,
+    progress: bool = False,
 ) -> Release:
-    """Return the trace with everything public that belongs to it."""
-    prior_mean, prior_sd = description.phi_prior_moments()
-    return Release(
-        phi=trace.phi,
-        noisy_gradient=trace.noisy_gradient,
-        noise_multiplier=noise_multiplier,
-        clip_norm=settings.clip_norm,
-        sampling_rate=settings.sampling_rate,
-        preconditioner=settings.preconditioner,
-        learning_rate=settings.learning_rate,
-        model_prior_mean=prior_mean,
-        model_prior_sd=prior_sd,
-        phi_labels=description.phi_labels,
-        guarantee=guarantee,
-        description=description,
-        config=config,
-        versions=package_versions(),
-    )
+    """Return the whole release of an interrupted run, going on from its checkpoint with fresh noise.
+
+    The steps that were done are kept and count once; those that are left get noise and samples of their own.
+    A checkpoint can be resumed once: this call replaces it with one of its own. Steps after the last
+    checkpoint of a run that was killed are drawn anew; the old ones have died with their process unseen.
+
+    Parameters
+    ----------
+    checkpoint : path
+        The file of ``release(..., checkpoint=)``.
+    table : DataFrame, mapping of columns, or path
+        The very table of the interrupted run.
+    ledger : Ledger, optional
+        The ledger in which the run was reserved, if it has moved; found by itself otherwise.
+    progress : bool
+        As for `release`.
+
+    Raises
+    ------
+    PrivacyError
+        If table or settings are not those of the interrupted run, if the checkpoint was resumed or finished
+        before or is still being written, or if a ledger's cap no longer allows the steps that are left.
+        Nothing has been spent.
+    FileError
+        If the checkpoint is damaged, or the ledger is missing.
+    RunInterrupted
+        As for `release`; the checkpoint can be resumed again.
+    """
+    path = Path(checkpoint)
+    with hold_attempt(Checkpoint.load(path).attempt):
+        # Read again under the lock: the run may have ended while it was waited for.
+        old = Checkpoint.load(path)
+        check_unspent(old.attempt)
+        if not old.steps_left:
+            raise PrivacyError(f"the run of {path} is complete; its release is that of partial_release.")
+        mechanism = old.mechanism
+        check_model(mechanism.description)
+        streams = make_streams(insecure_seed=None, secret=old.secret)
+        noise = mechanism.noise_source(streams, num_steps=old.steps_left)
+        book = _booked_in(old, ledger)
+        guarantee = mechanism.guarantee(noise, num_steps=mechanism.settings.num_steps, was_interrupted=True)
+        schema = mechanism.description.schema
+        records = make_records(
+            to_table(table), mechanism.description.design, person=schema.person, rng=streams.rows
+        )
+        old.check_records(records)
+        entry = None
+        if book is not None:
+            left = mechanism.guarantee(noise, num_steps=old.steps_left, was_interrupted=True)
+            _settle(old, book)
+            entry = book.reserve(left, label=old.label)
+        mark_spent(old.attempt)
+        new = replace(old, attempt=new_attempt(), entry=entry, entry_start=old.num_steps)
+        with hold_attempt(new.attempt):
+            new.save(path)
+            part = Part(
+                mechanism=mechanism,
+                records=records,
+                noise=noise,
+                streams=streams,
+                progress=progress,
+                done=Trace(phi=old.phi, noisy_gradient=old.noisy_gradient),
+                writer=CheckpointWriter(path, new),
+            )
+            made = carry_out(part, guarantee=guarantee, booking=Booking(book, entry))
+            mark_spent(new.attempt)
+    return made
 
 
-def _run(
-    records: Records, settings: Settings, *, noise: NoiseSource, streams: Streams, progress: bool
-) -> tuple[int, Trace]:
-    """Return how many steps were done and their trace; fewer than asked for after an interrupt."""
-    steps = run(records, settings, noise=noise, streams=streams)
-    num_done, trace = 0, Trace(phi=settings.initial_phi[None], noisy_gradient=settings.initial_phi[None])
-    # The products are too small for BLAS threads: on two busy cores they were measured to cost a factor 7.
-    with threadpool_limits(limits=1, user_api="blas"), contextlib.suppress(KeyboardInterrupt):
-        for num_done, trace in track(  # noqa: B007 (the last values are what counts)
-            steps, total=settings.num_steps, description="DP-SGD", enabled=progress
-        ):
-            pass
-    return num_done, Trace(phi=trace.phi[:num_done], noisy_gradient=trace.noisy_gradient[:num_done])
+def partial_release(checkpoint: str | os.PathLike[str], *, ledger: Ledger | None = None) -> Release:
+    """Return what a checkpoint holds as a release, with the epsilon of the steps that were done.
+
+    No record is read and nothing is spent. The ledger, if there is one, is told how many steps it is.
+
+    Parameters
+    ----------
+    checkpoint : path
+        The file of ``release(..., checkpoint=)``; it can still be resumed afterwards.
+    ledger : Ledger, optional
+        As for `resume`.
+
+    Raises
+    ------
+    PrivacyError
+        If the run is still going on.
+    FileError
+        If the checkpoint is damaged, or the ledger is missing.
+    """
+    with hold_attempt(Checkpoint.load(checkpoint).attempt):
+        old = Checkpoint.load(checkpoint)
+        mechanism = old.mechanism
+        noise = mechanism.noise_source(make_streams(insecure_seed=None), num_steps=1)
+        guarantee = mechanism.guarantee(noise, num_steps=old.num_steps, was_interrupted=old.steps_left > 0)
+        if (book := _booked_in(old, ledger)) is not None:
+            _settle(old, book)
+        return mechanism.to_release(phi=old.phi, noisy_gradient=old.noisy_gradient, guarantee=guarantee)
 
 
-@contextlib.contextmanager
-def _deaf_to_interrupts() -> Iterator[None]:
-    """Ignore a second Ctrl-C while the first one's partial result is put together."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
+def _booked_in(old: Checkpoint, ledger: Ledger | None) -> Ledger | None:
+    """Return the ledger that knows an interrupted run, or None if it was in none."""
+    if old.ledger is None or old.entry is None:
+        if ledger is not None:
+            raise ArgumentError("ledger is not that of the interrupted run, which was in none; leave it out.")
+        return None
+    book = Ledger.open(old.ledger) if ledger is None else ledger
+    if all(entry.id != old.entry for entry in book.entries()):
+        raise ArgumentError(f"{book.path} does not hold the interrupted run; give its own ledger.")
+    return book
 
 
-def _check_types(model: object, *, schema: object, privacy: object, config: object) -> None:
+def _settle(old: Checkpoint, book: Ledger) -> None:
+    """Close a killed run's reservation at the steps that its checkpoint holds."""
+    (entry,) = (entry for entry in book.entries() if entry.id == old.entry)
+    if entry.state is EntryState.RESERVED:
+        Booking(book, entry.id).settle(old.num_steps - old.entry_start, is_complete=not old.steps_left)
+
+
+def _check_checkpoint(
+    checkpoint: str | os.PathLike[str], *, privacy: PrivacyBudget | NonPrivate, insecure_seed: int | None
+) -> None:
+    """Refuse a checkpoint where one makes no sense, or cannot be written."""
+    if isinstance(privacy, NonPrivate) or insecure_seed is not None:
+        raise ArgumentError("checkpoint is for private runs: a simulation can be run again.")
+    check_writable(checkpoint, overwrite=False)
+
+
+def check_types(model: object, *, schema: object, privacy: object, config: object) -> None:
     """Refuse arguments of the wrong kind, naming each."""
     expected = (
         ("model", model, Model, "a model, such as nadpvi.models.LogisticRegression(...)"),
@@ -201,65 +266,3 @@ def _check_types(model: object, *, schema: object, privacy: object, config: obje
     for name, value, kind, wanted in expected:
         if not isinstance(value, kind):
             raise ArgumentError(f"{name} must be {wanted} (got {type(value).__name__}).")
-
-
-def _noise_multiplier(
-    privacy: PrivacyBudget | NonPrivate, config: DPVIConfig, *, dimension: int
-) -> tuple[float, float]:
-    """Return the least sigma that keeps the run within its budget, and the price of discrete noise in it.
-
-    The price falls as sigma grows, so that of a first sigma covers the second.
-    """
-    if isinstance(privacy, NonPrivate):
-        return 0.0, 0.0
-    calibrate = functools.partial(
-        noise_multiplier, num_steps=config.num_steps, sampling_rate=config.sampling_rate
-    )
-    first = calibrate(epsilon=privacy.epsilon, delta=privacy.delta)
-    price = discreteness_cost(
-        noise_multiplier=first,
-        grid_units=GRID_UNITS,
-        num_steps=config.num_steps,
-        dimension=dimension,
-        epsilon=privacy.epsilon,
-    )
-    sigma = calibrate(epsilon=privacy.epsilon - 2.0 * price, delta=privacy.delta * (1.0 - 2.0 * price))
-    return max(first, sigma), price
-
-
-def _noise_source(sigma: float, *, settings: Settings, streams: Streams) -> NoiseSource:
-    """Return exact noise for a real release, NumPy's for a simulation, none for a non-private run."""
-    dimension = len(settings.initial_phi)
-    if sigma == 0.0:
-        return NoNoise(dimension=dimension)
-    if streams.noise is not None:
-        return SimulatedGaussianNoise(streams.noise, noise_multiplier=sigma, dimension=dimension)
-    return DiscreteGaussianNoise(noise_multiplier=sigma, dimension=dimension, num_steps=settings.num_steps)
-
-
-def _guarantee(
-    privacy: PrivacyBudget | NonPrivate,
-    noise: NoiseSource,
-    *,
-    settings: Settings,
-    noise_multiplier: float,
-    discreteness: float,
-) -> Guarantee:
-    """Return the guarantee of this run, accounted from the very numbers that it uses."""
-    simulated = "its noise and sampling came from a seed, for simulation"
-    return make_guarantee(
-        budget=privacy,
-        noise_multiplier=noise_multiplier,
-        num_steps=settings.num_steps,
-        sampling_rate=settings.sampling_rate,
-        clip_norm=settings.clip_norm,
-        mechanism=noise.mechanism,
-        discreteness=discreteness if noise.is_private else 0.0,
-        assumed_public=(
-            "schema",
-            "model, which treats every record by itself",
-            "configuration (guide, steps, sampling rate, clip norm, preconditioner, learning rate, start)",
-            "delta",
-        ),
-        reason_not_private=simulated if noise_multiplier > 0 and not noise.is_private else None,
-    )

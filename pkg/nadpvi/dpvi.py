@@ -1,27 +1,26 @@
 """DP-SGD variational inference: from private records to a `Release`. Private side."""
 
-import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nadpvi.config import DPVIConfig
 from nadpvi.description import ModelDescription
 from nadpvi.dpsgd import check_exact_sums, clipped_sum, release_gradient
-from nadpvi.errors import ArgumentError, ModelError, NadpviError
-from nadpvi.gradients import gradient_function
+from nadpvi.errors import DivergenceError
+from nadpvi.gradients import gradient_function, with_shared_term
 from nadpvi.models.base import Model, RecordBatch
 from nadpvi.privacy.noise import NoiseSource
 from nadpvi.privacy.randomness import Streams
 from nadpvi.privacy.sampling import poisson_sample
 from nadpvi.records import Records
+from nadpvi.settings import Settings
 
-__all__ = ["Settings", "State", "Trace", "make_settings", "run", "step"]
+__all__ = ["Block", "State", "Trace", "blocks", "evaluated", "run", "step"]
 
 Array = NDArray[np.float64]
+_T = TypeVar("_T")
 
 # Rows per block times draws times parameters: 5 MB in the largest temporary, small enough to stay in cache
 # where it matters and large enough to keep Python out of the way.
@@ -42,109 +41,27 @@ class Trace(NamedTuple):
     noisy_gradient: Array
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Settings:
-    """Public settings of a run, resolved to numbers.
-
-    Parameters
-    ----------
-    description : ModelDescription
-        Model, schema and guide.
-    num_steps, sampling_rate, clip_norm, monte_carlo_samples
-        T, kappa, C and S.
-    preconditioner, learning_rate, initial_phi : ndarray, shape (D,)
-        beta, lambda and the start.
-    """
-
-    description: ModelDescription
-    num_steps: int
-    sampling_rate: float
-    clip_norm: float
-    monte_carlo_samples: int
-    preconditioner: Array
-    learning_rate: Array
-    initial_phi: Array
-
-
-def make_settings(description: ModelDescription, config: DPVIConfig, *, noise_multiplier: float) -> Settings:
-    """Return the settings of a run, with the defaults that depend on model and noise filled in.
-
-    The step size is ``sqrt(2) * lambda_c * beta / (sigma * C * sqrt(T * D))`` (Eq. 55 and 13.2).
-
-    Raises
-    ------
-    ArgumentError
-        If a default cannot be derived: no clip norm and no bound, or no noise and no learning rate.
-    """
-    clip_norm = resolve_clip_norm(description, config)
-    num_params = len(description.names)
-    guide = config.guide
-    dimension = guide.num_variational(num_params)
-    preconditioner = np.concatenate(
-        [np.ones(num_params), np.full(dimension - num_params, config.preconditioner_u)]
-    )
-    if config.learning_rate is not None:
-        base = config.learning_rate
-    elif noise_multiplier > 0:
-        constant = config.learning_rate_constant
-        factor = math.sqrt(dimension / 2) if constant is None else constant
-        base = (
-            math.sqrt(2) * factor / (noise_multiplier * clip_norm * math.sqrt(config.num_steps * dimension))
-        )
-    else:
-        raise ArgumentError("learning_rate must be given for a run without noise.")
-    _check_stability(description, base=base, sampling_rate=config.sampling_rate)
-    return Settings(
-        description=description,
-        num_steps=config.num_steps,
-        sampling_rate=config.sampling_rate,
-        clip_norm=clip_norm,
-        monte_carlo_samples=config.monte_carlo_samples,
-        preconditioner=preconditioner,
-        learning_rate=base * preconditioner,
-        initial_phi=guide.initial(num_params=num_params, mu=config.initial_mu, u=config.initial_u),
-    )
-
-
-def _check_stability(description: ModelDescription, *, base: float, sampling_rate: float) -> None:
-    """Refuse a step size with which the prior alone makes the iterates diverge.
-
-    Under a prior of sd s a location moves by base * kappa * mu / s^2 a step; from twice mu on, it overshoots
-    further each time. The records can only add to that curvature.
-    """
-    _, prior_sd = description.phi_prior_moments()
-    growth = base * sampling_rate / float(np.nanmin(prior_sd)) ** 2
-    if not math.isfinite(growth) or growth >= 2.0:
-        raise ArgumentError(
-            f"learning_rate {base:.3g} must diverge under a prior sd of {np.nanmin(prior_sd):.3g}: lower "
-            "learning_rate_constant or raise prior_sd."
-        )
-
-
-def resolve_clip_norm(description: ModelDescription, config: DPVIConfig) -> float:
-    """Return the configured clip norm, or else the model's own bound for its schema."""
-    if config.clip_norm is not None:
-        return config.clip_norm
-    bound = description.model.gradient_bound(description.design)
-    if bound is None:
-        raise ArgumentError(
-            f"clip_norm must be given: {description.model.kind} has no gradient bound for this schema."
-        )
-    return float(bound)
-
-
 def step(
     state: State, *, records: Records, settings: Settings, noise: NoiseSource, streams: Streams
 ) -> tuple[State, Array]:
     """Return the next state and the noisy gradient that led to it (Eq. 58).
 
-    The likelihood part is sampled, clipped, summed and noised; the public prior and entropy terms are
-    added afterwards, times the sampling rate, so that they cost no clip norm and need no record count.
+    The likelihood part is sampled, clipped, summed and noised. The public prior and entropy terms are
+    added afterwards, times the sampling rate, so that they cost no clip norm and need no record count; or,
+    with a public record count, each record carries its share of them and is clipped with it (Eq. 56).
+
+    Guarantees
+    ----------
+    - Whether a step fails does not depend on a record: one on which the model fails contributes zero, like
+      one whose gradient is not finite.
     """
     num_params = len(settings.initial_phi) // 2
     standard_normal = streams.monte_carlo.standard_normal((settings.monte_carlo_samples, num_params))
-    indices = poisson_sample(
-        streams.subsample, num_records=len(records.y), sampling_rate=settings.sampling_rate
+    public = public_gradient(settings.description, phi=state.phi, standard_normal=standard_normal)
+    share = None if settings.num_records is None else settings.preconditioner * public / settings.num_records
+    # What is sampled is a unit of privacy: all the rows of a person enter together.
+    units = poisson_sample(
+        streams.subsample, num_records=records.num_units, sampling_rate=settings.sampling_rate
     )
     total = np.zeros_like(state.phi)
     gradients_of = gradient_function(
@@ -154,26 +71,21 @@ def step(
         standard_normal=standard_normal,
         preconditioner=settings.preconditioner,
     )
-    for block in _blocks(records, indices, num_rows=block_rows(standard_normal.size)):
-        try:
-            gradients = gradients_of(block.batch)
-        except Exception as error:  # a model's own code, whose message may show a record
-            raise ModelError(
-                f"the model failed on a record at step {state.num_steps}: {type(error).__name__}. It must "
-                "not fail, whatever a record holds; count the budget as spent."
-            ) from None
-        total += clipped_sum(
-            gradients,
-            clip_norm=settings.clip_norm,
-            grid_units=noise.grid_units,
-            num_records=block.num_records,
-        )
+    for block in blocks(records, records.rows_of(units), num_rows=block_rows(standard_normal.size)):
+        for gradients, num_records in evaluated(block, gradients_of):
+            if share is not None:
+                gradients = with_shared_term(gradients, share=share, num_rows=len(block.batch.y))
+            total += clipped_sum(
+                gradients,
+                clip_norm=settings.clip_norm,
+                grid_units=noise.grid_units,
+                num_records=num_records,
+            )
     noisy = release_gradient(
         total, noise=noise, clip_norm=settings.clip_norm, preconditioner=settings.preconditioner
     )
-    noisy += settings.sampling_rate * public_gradient(
-        settings.description, phi=state.phi, standard_normal=standard_normal
-    )
+    if share is None:
+        noisy += settings.sampling_rate * public
     return State(state.num_steps + 1, state.phi - settings.learning_rate * noisy), noisy
 
 
@@ -208,31 +120,53 @@ def prior_score(model: Model, theta: Array) -> Array:
 
 
 def run(
-    records: Records, settings: Settings, *, noise: NoiseSource, streams: Streams
+    records: Records,
+    settings: Settings,
+    *,
+    noise: NoiseSource,
+    streams: Streams,
+    done: Trace | None = None,
 ) -> Iterator[tuple[int, Trace]]:
     """Yield (steps done, trace so far) after every step; the trace's arrays are filled in place.
 
     Rows beyond the steps done are zero. The caller owns the loop, so that it can show progress or stop.
+
+    Parameters
+    ----------
+    records : Records
+        Private.
+    settings : Settings
+        Of the whole run, T steps.
+    noise : NoiseSource
+        For the steps that are left.
+    streams : Streams
+        Fresh ones.
+    done : Trace, optional
+        The first t < T steps of an interrupted run, which goes on from there.
     """
     check_exact_sums(num_records=len(records.y), grid_units=noise.grid_units)
     shape = (settings.num_steps, len(settings.initial_phi))
     trace = Trace(phi=np.zeros(shape), noisy_gradient=np.zeros(shape))
     state = State(0, settings.initial_phi)
-    for index in range(settings.num_steps):
+    if done is not None:
+        state = State(len(done.phi), done.phi[-1] - settings.learning_rate * done.noisy_gradient[-1])
+        trace.phi[: state.num_steps] = done.phi
+        trace.noisy_gradient[: state.num_steps] = done.noisy_gradient
+    for index in range(state.num_steps, settings.num_steps):
         trace.phi[index] = state.phi
         # An overflow shows in the check below; NumPy's own warning would only say so less clearly.
         with np.errstate(all="ignore"):
             state, noisy = step(state, records=records, settings=settings, noise=noise, streams=streams)
         trace.noisy_gradient[index] = noisy
         if not np.isfinite(state.phi).all():
-            raise NadpviError(
+            raise DivergenceError(
                 f"the run diverged at step {index} of {settings.num_steps}; noise was drawn, so its "
                 "budget counts as spent: lower learning_rate_constant before the next."
             )
         yield index + 1, trace
 
 
-class _Block(NamedTuple):
+class Block(NamedTuple):
     """A batch of fixed shape whose first `num_records` rows are records; the rest are zeros."""
 
     batch: RecordBatch
@@ -247,7 +181,7 @@ def block_rows(draw_values: int) -> int:
     return max(64, min(1024, _BLOCK_VALUES // draw_values // 64 * 64))
 
 
-def _blocks(records: Records, indices: NDArray[np.int64], *, num_rows: int) -> Iterator[_Block]:
+def blocks(records: Records, indices: NDArray[np.int64], *, num_rows: int) -> Iterator[Block]:
     """Yield the sampled records in zero-padded blocks of one shape; nothing for an empty batch.
 
     The shape must not depend on the batch: a matrix product picks its kernel by shape, so that otherwise one
@@ -261,4 +195,30 @@ def _blocks(records: Records, indices: NDArray[np.int64], *, num_rows: int) -> I
         np.take(records.y, chosen, out=y[: len(chosen)], mode="clip")
         x[len(chosen) :] = 0.0
         y[len(chosen) :] = 0.0
-        yield _Block(RecordBatch(x=x, y=y), len(chosen))
+        yield Block(RecordBatch(x=x, y=y), len(chosen))
+
+
+def evaluated(block: Block, evaluate: Callable[[RecordBatch], _T]) -> Iterator[tuple[_T, int]]:
+    """Yield what a model's code gives for a block, and how many of its rows are records.
+
+    Where it raises, the block is halved, in the same zero-padded shape, until what fails stands alone; that
+    record is left out. The error is dropped: it may show the record.
+    """
+    try:
+        result = evaluate(block.batch)
+    except Exception:  # a model's own code may raise anything
+        half = block.num_records // 2
+        parts = ((0, half), (half, block.num_records)) if half else ()
+    else:
+        yield result, block.num_records
+        return
+    for start, stop in parts:
+        yield from evaluated(_part(block, start, stop), evaluate)
+
+
+def _part(block: Block, start: int, stop: int) -> Block:
+    """Return some records of a block as a block of the same shape."""
+    x, y = np.zeros_like(block.batch.x), np.zeros_like(block.batch.y)
+    x[: stop - start] = block.batch.x[start:stop]
+    y[: stop - start] = block.batch.y[start:stop]
+    return Block(RecordBatch(x=x, y=y), stop - start)

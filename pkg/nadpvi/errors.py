@@ -7,6 +7,7 @@ remedy, and never a cell's value. Anything else that escapes this package is a b
 __all__ = [
     "ArgumentError",
     "DataError",
+    "DivergenceError",
     "EngineError",
     "FileError",
     "InferenceWarning",
@@ -43,6 +44,10 @@ class PrivacyError(NadpviError, RuntimeError):
 
 class ModelError(NadpviError, RuntimeError):
     """A model's own code does not do what the mechanism needs."""
+
+
+class DivergenceError(NadpviError, RuntimeError):
+    """A private run left the finite numbers; its noise was drawn, so that its budget is spent."""
 
 
 class EngineError(NadpviError, RuntimeError):

@@ -16,7 +16,14 @@ from numpy.typing import NDArray
 from nadpvi.guides import MeanField
 from nadpvi.models.base import GeneralizedLinearModel, Model, RecordBatch
 
-__all__ = ["DenseGradients", "GradientFunction", "LinearGradients", "PerRecordGradients", "gradient_function"]
+__all__ = [
+    "DenseGradients",
+    "GradientFunction",
+    "LinearGradients",
+    "PerRecordGradients",
+    "gradient_function",
+    "with_shared_term",
+]
 
 Array = NDArray[np.float64]
 
@@ -129,6 +136,11 @@ def gradient_function(
         standard_normal=standard_normal,
         preconditioner=preconditioner,
     )
+
+
+def with_shared_term(gradients: PerRecordGradients, *, share: Array, num_rows: int) -> DenseGradients:
+    """Return B = `num_rows` gradients, each with its `share` of the prior, shape (D,), added (Eq. 56)."""
+    return DenseGradients(rows=gradients.weighted_rows(np.ones(num_rows)) + share)
 
 
 @cache

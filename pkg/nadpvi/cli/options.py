@@ -6,8 +6,12 @@ from typing import Annotated
 import typer
 
 __all__ = [
+    "CheckpointFile",
     "Label",
     "LedgerFile",
+    "NeighbouringRelation",
+    "NumRecords",
+    "PriorTerm",
     "BurnIn",
     "InitialU",
     "LearningRateConstant",
@@ -76,6 +80,28 @@ BurnIn = Annotated[float, typer.Option("--burn-in", help="Share of the first ste
 LedgerFile = Annotated[
     Path | None,
     typer.Option("--ledger", help="The data set's ledger: reserves this run, and refuses it above the cap."),
+]
+NeighbouringRelation = Annotated[
+    str,
+    typer.Option(
+        "--neighbouring-relation",
+        help="What is hidden: add_or_remove_one (whether a record is there) or replace_one (its values).",
+    ),
+]
+PriorTerm = Annotated[
+    str,
+    typer.Option(
+        "--prior-term",
+        help="public: prior added after the noise; per_record: spread over --num-records and clipped.",
+    ),
+]
+NumRecords = Annotated[
+    int | None,
+    typer.Option("--num-records", help="A number of records that is public already; see --prior-term."),
+]
+CheckpointFile = Annotated[
+    Path | None,
+    typer.Option("--checkpoint", help="PRIVATE file, kept up to date, from which nadpvi resume can go on."),
 ]
 Label = Annotated[str, typer.Option("--label", help="Name of this run in the ledger.")]
 Draws = Annotated[int, typer.Option("--draws", help="Kept draws per chain.")]

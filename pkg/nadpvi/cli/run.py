@@ -1,28 +1,26 @@
 """Commands of the road itself: release, infer, and fit, which is both."""
 
-import signal
-import tempfile
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from nadpvi.cli import options
-from nadpvi.cli.console import print_json, print_text, say, warnings_as_lines
+from nadpvi.cli.console import say, warnings_as_lines
+from nadpvi.cli.saving import make_and_save, report_release
 from nadpvi.cli.summary import print_posterior
 from nadpvi.config import DPVIConfig
 from nadpvi.containers.posterior import Posterior
 from nadpvi.containers.release import Release
 from nadpvi.containers.storage import check_not_an_input, check_writable
-from nadpvi.errors import ArgumentError, FileError
+from nadpvi.errors import ArgumentError
 from nadpvi.inference.api import check_inference
-from nadpvi.interrupts import RunInterrupted
 from nadpvi.models import model_from_dict
-from nadpvi.privacy.guarantee import PrivacyBudget
+from nadpvi.privacy.budget import PrivacyBudget
 from nadpvi.privacy.ledger import Ledger
 from nadpvi.schema import Schema
 
-__all__ = ["fit", "infer", "release", "save_release"]
+__all__ = ["fit", "infer", "release"]
 
 ReleaseOut = Annotated[Path, typer.Option("--output", "-o", help="Where the release is written.")]
 PosteriorOut = Annotated[Path, typer.Option("--output", "-o", help="Where the posterior is written.")]
@@ -45,8 +43,12 @@ def release(
     learning_rate_constant: options.LearningRateConstant = None,
     initial_u: options.InitialU = -3.0,
     insecure_seed: options.InsecureSeed = None,
+    neighbouring_relation: options.NeighbouringRelation = "add_or_remove_one",
+    prior_term: options.PriorTerm = "public",
+    num_records: options.NumRecords = None,
     ledger: options.LedgerFile = None,
     label: options.Label = "release",
+    checkpoint: options.CheckpointFile = None,
     force: options.Force = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -56,14 +58,13 @@ def release(
     Example: nadpvi release people.csv --schema people.toml --outcome income --epsilon 1 --delta 1e-5
     -o release.nc
     """
-    check_not_an_input([output], inputs=[table, schema, *([ledger] if ledger else [])])
-    check_writable(output, overwrite=force)
+    _check_files([output], inputs=[table, schema, ledger], checkpoint=checkpoint, overwrite=force)
     with warnings_as_lines():
         made = _release(
             table=table,
             schema=schema,
             model=_model(model, outcome=outcome, predictors=predictor, prior_sd=prior_sd),
-            privacy=PrivacyBudget(epsilon=epsilon, delta=delta),
+            privacy=PrivacyBudget(epsilon=epsilon, delta=delta, neighbouring_relation=neighbouring_relation),
             config=DPVIConfig(
                 num_steps=steps,
                 sampling_rate=sampling_rate,
@@ -71,15 +72,18 @@ def release(
                 preconditioner_u=preconditioner_u,
                 learning_rate_constant=learning_rate_constant,
                 initial_u=initial_u,
+                prior_term=prior_term,
+                num_records=num_records,
             ),
             insecure_seed=insecure_seed,
             ledger=ledger,
             label=label,
+            checkpoint=checkpoint,
             output=output,
             overwrite=force,
             quiet=quiet,
         )
-    _report_release(made, output, as_json=json)
+    report_release(made, output, as_json=json)
 
 
 def infer(
@@ -143,8 +147,12 @@ def fit(
     learning_rate_constant: options.LearningRateConstant = None,
     initial_u: options.InitialU = -3.0,
     insecure_seed: options.InsecureSeed = None,
+    neighbouring_relation: options.NeighbouringRelation = "add_or_remove_one",
+    prior_term: options.PriorTerm = "public",
+    num_records: options.NumRecords = None,
     ledger: options.LedgerFile = None,
     label: options.Label = "release",
+    checkpoint: options.CheckpointFile = None,
     draws: options.Draws = 1000,
     chains: options.Chains = 4,
     warmup: options.Warmup = 1000,
@@ -163,12 +171,9 @@ def fit(
     Example: nadpvi fit people.csv --schema people.toml --outcome income --epsilon 1 --delta 1e-5
     --release release.nc -o posterior.nc
     """
-    inputs = [table, schema, *([ledger] if ledger else [])]
-    check_not_an_input([release_output, output], inputs=inputs)
-    check_writable(release_output, overwrite=force)
-    check_writable(output, overwrite=force)
-    if release_output.resolve() == output.resolve():
-        raise ArgumentError("--release and --output must be different files.")
+    _check_files(
+        [release_output, output], inputs=[table, schema, ledger], checkpoint=checkpoint, overwrite=force
+    )
     sampling: dict[str, Any] = {
         "draws": draws,
         "chains": chains,
@@ -186,7 +191,7 @@ def fit(
             table=table,
             schema=schema,
             model=_model(model, outcome=outcome, predictors=predictor, prior_sd=prior_sd),
-            privacy=PrivacyBudget(epsilon=epsilon, delta=delta),
+            privacy=PrivacyBudget(epsilon=epsilon, delta=delta, neighbouring_relation=neighbouring_relation),
             config=DPVIConfig(
                 num_steps=steps,
                 sampling_rate=sampling_rate,
@@ -194,10 +199,13 @@ def fit(
                 preconditioner_u=preconditioner_u,
                 learning_rate_constant=learning_rate_constant,
                 initial_u=initial_u,
+                prior_term=prior_term,
+                num_records=num_records,
             ),
             insecure_seed=insecure_seed,
             ledger=ledger,
             label=label,
+            checkpoint=checkpoint,
             output=release_output,
             overwrite=force,
             quiet=quiet,
@@ -209,23 +217,16 @@ def fit(
     say(f"posterior: {output}", quiet=quiet)
 
 
-def save_release(made: Release, path: Path, *, overwrite: bool) -> Path:
-    """Write a release; if its place fails after the budget was spent, write it to the temporary folder.
-
-    Raises
-    ------
-    FileError
-        If the intended place failed. The message names the rescued file.
-    """
-    try:
-        return made.save(path, overwrite=overwrite)
-    except FileError as error:
-        try:
-            folder = Path(tempfile.mkdtemp(prefix="nadpvi-rescued-"))
-            rescued = made.save(folder / "release.nc")
-        except OSError as second:
-            raise FileError(f"{error} Nor could it be kept in the temporary folder: {second}") from second
-        raise FileError(f"{error} The release was written to {rescued} instead; keep it.") from error
+def _check_files(
+    outputs: list[Path], *, inputs: list[Path | None], checkpoint: Path | None, overwrite: bool
+) -> None:
+    """Refuse output files that cannot be written, that are inputs, or that are one and the same."""
+    written = outputs if checkpoint is None else [*outputs, checkpoint]
+    check_not_an_input(written, inputs=[path for path in inputs if path is not None])
+    for path in outputs:
+        check_writable(path, overwrite=overwrite)
+    if len({path.resolve() for path in written}) < len(written):
+        raise ArgumentError("the output files, --checkpoint among them, must be different.")
 
 
 def _model(kind: str, *, outcome: str, predictors: list[str] | None, prior_sd: float) -> Any:
@@ -245,11 +246,11 @@ def _release(*, table: Path, schema: Path, quiet: bool, **settings: Any) -> Rele
     """Call `nadpvi.curator.release` on files; the result, whole or interrupted, is on disk afterwards."""
     from nadpvi.curator import release as make_release
 
-    model = settings.pop("model")
-    output, overwrite = settings.pop("output"), settings.pop("overwrite")
-    ledger = settings.pop("ledger")
-    try:
-        made = make_release(
+    model, output, ledger = (settings.pop(name) for name in ("model", "output", "ledger"))
+    overwrite, checkpoint = settings.pop("overwrite"), settings["checkpoint"]
+
+    def make() -> Release:
+        return make_release(
             model,
             table,
             schema=Schema.from_toml(schema),
@@ -257,19 +258,8 @@ def _release(*, table: Path, schema: Path, quiet: bool, **settings: Any) -> Rele
             ledger=None if ledger is None else Ledger.open(ledger),
             **settings,
         )
-    except RunInterrupted as stop:
-        # From here on the partial trace is all there is; a second Ctrl-C must not cost it.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        written = save_release(stop.release, output, overwrite=overwrite)
-        spent = (
-            ""
-            if stop.release.guarantee is None
-            else f"epsilon {stop.release.guarantee.epsilon:.4g} is spent; "
-        )
-        say(f"nadpvi: {stop}; {spent}partial release: {written}")
-        raise
-    save_release(made, output, overwrite=overwrite)
-    return made
+
+    return make_and_save(make, output=output, overwrite=overwrite, checkpoint=checkpoint)
 
 
 def _infer(made: Release, *, quiet: bool, **settings: Any) -> Posterior:
@@ -278,13 +268,3 @@ def _infer(made: Release, *, quiet: bool, **settings: Any) -> Posterior:
 
     say("sampling the post-processing model ...", quiet=quiet)
     return run_inference(made, **settings)
-
-
-def _report_release(made: Release, written: Path, *, as_json: bool) -> None:
-    """Print what was promised and where the release is."""
-    assert made.guarantee is not None  # every release of ours carries one
-    if as_json:
-        print_json({"release": str(written), "guarantee": made.guarantee.to_dict()})
-    else:
-        print_text(made.guarantee.sentence())
-        print_text(f"release: {written}")

@@ -97,9 +97,13 @@ def to_netcdf(data: xr.Dataset | xr.DataTree) -> memoryview | bytes:
 
 
 def write_bytes(
-    content: memoryview | bytes, path: str | os.PathLike[str], *, overwrite: bool = False
+    content: memoryview | bytes,
+    path: str | os.PathLike[str],
+    *,
+    overwrite: bool = False,
+    private: bool = False,
 ) -> Path:
-    """Write a file, whole or not at all, and return its path.
+    """Write a file, whole or not at all, and return its path; a private one only its owner can read.
 
     Raises
     ------
@@ -110,7 +114,8 @@ def write_bytes(
     target = check_writable(path, overwrite=overwrite)
     aside = target.with_name(f".nadpvi-{secrets.token_hex(8)}.part")
     try:
-        with open(aside, "xb") as handle:
+        mode = 0o600 if private else 0o666
+        with open(aside, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as handle:
             handle.write(content)
             handle.flush()
             os.fsync(handle.fileno())

@@ -1,5 +1,7 @@
 """One purpose, one stream: where every random number of a run comes from."""
 
+import hashlib
+import hmac
 import secrets
 from dataclasses import dataclass
 
@@ -22,11 +24,14 @@ class Streams:
         The guide's reparameterised draws; independent of the records, so not secret.
     noise : numpy.random.Generator or None
         Simulated noise; None in a real release, whose noise has its own source.
+    rows : numpy.random.Generator
+        The choice among a person's rows; secret as well.
     """
 
     subsample: np.random.Generator
     monte_carlo: np.random.Generator
     noise: np.random.Generator | None
+    rows: np.random.Generator
 
 
 def check_seed(name: str, seed: object) -> int:
@@ -36,7 +41,7 @@ def check_seed(name: str, seed: object) -> int:
     return int(seed)
 
 
-def make_streams(*, insecure_seed: int | None) -> Streams:
+def make_streams(*, insecure_seed: int | None, secret: bytes | None = None) -> Streams:
     """Return fresh streams: from the operating system, or, for a simulation, from a seed.
 
     Parameters
@@ -44,14 +49,23 @@ def make_streams(*, insecure_seed: int | None) -> Streams:
     insecure_seed : int or None
         None for a real release: inclusion draws come from ChaCha20 seeded by the operating system. A seed
         makes the run reproducible, hence not private; it is used here and stored nowhere.
+    secret : bytes, optional
+        Secret bytes that fix the choice among a person's rows, so that a resumed run makes the same one.
+        Nothing else follows from them: sampling, noise and draws are fresh whenever this is called.
     """
     if insecure_seed is None:
-        from randomgen import ChaCha
+        # The keys are set as they are: seeding would pass them through a generator that is not cryptographic.
+        chosen = secrets.token_bytes(32) if secret is None else secret
+        rows = _chacha(hmac.new(chosen, b"rows of a person", hashlib.sha256).digest())
+        subsample = _chacha(secrets.token_bytes(32))
+        return Streams(subsample=subsample, monte_carlo=np.random.default_rng(), noise=None, rows=rows)
+    children = np.random.SeedSequence(check_seed("insecure_seed", insecure_seed)).spawn(4)
+    subsample, monte_carlo, noise, rows = (np.random.default_rng(child) for child in children)
+    return Streams(subsample=subsample, monte_carlo=monte_carlo, noise=noise, rows=rows)
 
-        # The key is set as it is: seeding would pass it through a generator that is not cryptographic.
-        key = int.from_bytes(secrets.token_bytes(32), "little")
-        secret = np.random.Generator(ChaCha(key=key, rounds=20))
-        return Streams(subsample=secret, monte_carlo=np.random.default_rng(), noise=None)
-    children = np.random.SeedSequence(check_seed("insecure_seed", insecure_seed)).spawn(3)
-    subsample, monte_carlo, noise = (np.random.default_rng(child) for child in children)
-    return Streams(subsample=subsample, monte_carlo=monte_carlo, noise=noise)
+
+def _chacha(key: bytes) -> np.random.Generator:
+    """Return a ChaCha20 generator with a key of 32 bytes."""
+    from randomgen import ChaCha
+
+    return np.random.Generator(ChaCha(key=int.from_bytes(key, "little"), rounds=20))

@@ -1,0 +1,270 @@
+"""What an interrupted private run needs to go on. Private side: keep the file with the data.
+
+A checkpoint holds the trace so far, which is public, and what recognises the same table later: a keyed
+fingerprint of the records and settings, with its key. The fingerprint gives nothing away by itself, but
+whoever has the file could test a guess of the *whole* table against it, so it is no part of a release.
+"""
+
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import time
+import warnings
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from nadpvi.checks import check_real
+from nadpvi.config import DPVIConfig
+from nadpvi.containers.storage import HEADER, load_file, to_netcdf, write_bytes
+from nadpvi.description import ModelDescription
+from nadpvi.errors import ArgumentError, FileError, PrivacyError
+from nadpvi.mechanism import Mechanism, make_mechanism
+from nadpvi.privacy.budget import PrivacyBudget
+from nadpvi.records import Records
+
+__all__ = ["Checkpoint", "CheckpointWriter", "new_checkpoint"]
+
+Array = NDArray[np.float64]
+
+_FORMAT_VERSION = 1
+_SECRET_BYTES = 32
+_SECONDS_BETWEEN_WRITES = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Checkpoint:
+    """An interrupted run, as far as it got.
+
+    Attributes
+    ----------
+    mechanism : Mechanism
+        The whole run as it was planned.
+    phi, noisy_gradient : ndarray, shape (t, D)
+        The trace of the t steps that were done.
+    secret : bytes
+        Key of the fingerprint, and of the choice among a person's rows. Private.
+    fingerprint : str
+        Keyed hash of records and settings. Private.
+    attempt : str
+        Name of the attempt that wrote the file (`nadpvi.attempts`).
+    ledger : str or None
+        Path of the ledger in which the run was reserved.
+    entry : str or None
+        Its entry there, for the steps from `entry_start` on.
+    entry_start : int
+        How many steps came before that entry; they have entries of their own.
+    label : str
+        Its label there.
+    """
+
+    mechanism: Mechanism
+    phi: Array
+    noisy_gradient: Array
+    secret: bytes
+    fingerprint: str
+    attempt: str
+    ledger: str | None
+    entry: str | None
+    entry_start: int
+    label: str
+
+    @property
+    def num_steps(self) -> int:
+        """How many steps were done."""
+        return len(self.phi)
+
+    @property
+    def steps_left(self) -> int:
+        """How many steps of the planned run are left."""
+        return self.mechanism.settings.num_steps - self.num_steps
+
+    def __repr__(self) -> str:
+        return f"Checkpoint(private, {self.num_steps} steps done, {self.steps_left} left)"
+
+    def check_records(self, records: Records) -> None:
+        """Raise `PrivacyError` unless these are the records, under the settings, of the interrupted run."""
+        found = _fingerprint(self.secret, self.mechanism, records=records)
+        if not hmac.compare_digest(found, self.fingerprint):
+            raise PrivacyError(
+                "the table, or a setting, is not that of the interrupted run; resume it with the very same "
+                "table, or start a new run."
+            )
+
+    def save(self, path: Path) -> None:
+        """Write the checkpoint, whole or not at all, readable by its owner alone.
+
+        Raises
+        ------
+        FileError
+            If it cannot be written; an older checkpoint at `path` is still there then.
+        """
+        data = xr.Dataset(
+            {
+                "iterates": (("step", "phi"), self.phi),
+                "noisy_gradient": (("step", "phi"), self.noisy_gradient),
+            },
+            attrs={HEADER: json.dumps(self._header())},
+        )
+        write_bytes(to_netcdf(data), path, overwrite=True, private=True)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "Checkpoint":
+        """Return the checkpoint in a file.
+
+        Raises
+        ------
+        FileError
+            If the file is missing, damaged, no checkpoint, or of a newer format.
+        """
+        return load_file(path, kind="checkpoint", format_version=_FORMAT_VERSION, build=cls._from_file)
+
+    def _header(self) -> dict[str, Any]:
+        """Everything that is not an array, as JSON types."""
+        return {
+            "kind": "checkpoint",
+            "format_version": _FORMAT_VERSION,
+            "settings": _settings(self.mechanism),
+            "secret": self.secret.hex(),
+            "fingerprint": self.fingerprint,
+            "attempt": self.attempt,
+            "ledger": self.ledger,
+            "entry": self.entry,
+            "entry_start": self.entry_start,
+            "label": self.label,
+        }
+
+    @classmethod
+    def _from_file(cls, data: xr.DataTree, header: dict[str, Any]) -> "Checkpoint":
+        """Build a checkpoint from what its file holds."""
+        settings = header["settings"]
+        config = DPVIConfig.from_dict(settings["config"])
+        mechanism = make_mechanism(
+            ModelDescription.from_dict(settings["description"]),
+            privacy=PrivacyBudget(**settings["privacy"]),
+            config=config,
+            noise_multiplier=check_real("noise_multiplier", settings["noise_multiplier"]),
+            discreteness=check_real("discreteness", settings["discreteness"]),
+        )
+        phi, noisy_gradient = data["iterates"].to_numpy(), data["noisy_gradient"].to_numpy()
+        fits = 0 <= header["entry_start"] <= len(phi) <= config.num_steps and len(phi) > 0
+        if not fits or phi.shape != noisy_gradient.shape:
+            raise ArgumentError("its trace does not fit its settings.")
+        return cls(
+            mechanism=mechanism,
+            phi=phi,
+            noisy_gradient=noisy_gradient,
+            secret=bytes.fromhex(header["secret"]),
+            fingerprint=str(header["fingerprint"]),
+            attempt=str(header["attempt"]),
+            ledger=header["ledger"],
+            entry=header["entry"],
+            entry_start=int(header["entry_start"]),
+            label=str(header["label"]),
+        )
+
+
+def new_checkpoint(mechanism: Mechanism, *, records: Records, secret: bytes, label: str) -> Checkpoint:
+    """Return the checkpoint of a run that has not done any step yet, and is in no ledger.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        The run.
+    records : Records
+        What it will read. Private.
+    secret : bytes
+        32 random bytes. Private.
+    label : str
+        Its label in a ledger.
+    """
+    if len(secret) != _SECRET_BYTES:
+        raise ArgumentError(f"secret must have {_SECRET_BYTES} bytes (got {len(secret)}).")
+    empty = np.zeros((0, mechanism.dimension))
+    return Checkpoint(
+        mechanism=mechanism,
+        phi=empty,
+        noisy_gradient=empty,
+        secret=secret,
+        fingerprint=_fingerprint(secret, mechanism, records=records),
+        attempt=new_attempt(),
+        ledger=None,
+        entry=None,
+        entry_start=0,
+        label=label,
+    )
+
+
+def new_attempt() -> str:
+    """Return a fresh random name for one continuation of a run."""
+    return secrets.token_hex(16)
+
+
+class CheckpointWriter:
+    """Keeps a checkpoint file up to date while a run goes on.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    start : Checkpoint
+        Where the run stands now.
+    """
+
+    def __init__(self, path: Path, start: Checkpoint) -> None:
+        self._path = path
+        self._start = start
+        self._due = time.monotonic() + _SECONDS_BETWEEN_WRITES
+        self._has_failed = False
+
+    def offer(self, phi: Array, noisy_gradient: Array) -> None:
+        """Write the trace so far, arrays of shape (t, D), if the last writing is long enough ago."""
+        if time.monotonic() >= self._due:
+            self.write(phi, noisy_gradient)
+
+    def write(self, phi: Array, noisy_gradient: Array) -> None:
+        """Write the trace so far, arrays of shape (t, D) with t >= 1.
+
+        A disk that cannot take it must not cost the run itself: that is said once, and the run goes on.
+        """
+        try:
+            replace(self._start, phi=phi, noisy_gradient=noisy_gradient).save(self._path)
+        except FileError as error:
+            if not self._has_failed:
+                warnings.warn(f"no checkpoint was written: {error}", UserWarning, stacklevel=2)
+            self._has_failed = True
+        self._due = time.monotonic() + _SECONDS_BETWEEN_WRITES
+
+
+def _settings(mechanism: Mechanism) -> dict[str, Any]:
+    """Return what defines a run, as JSON types."""
+    privacy = mechanism.privacy
+    if not isinstance(privacy, PrivacyBudget):
+        raise ArgumentError("a checkpoint is for a private run.")
+    return {
+        "description": mechanism.description.to_dict(),
+        "config": mechanism.config.to_dict(),
+        "privacy": {
+            "epsilon": privacy.epsilon,
+            "delta": privacy.delta,
+            "neighbouring_relation": privacy.neighbouring_relation,
+        },
+        "noise_multiplier": mechanism.noise_multiplier,
+        "discreteness": mechanism.discreteness,
+    }
+
+
+def _fingerprint(secret: bytes, mechanism: Mechanism, *, records: Records) -> str:
+    """Return the HMAC-SHA-256 of settings and records."""
+    mac = hmac.new(secret, json.dumps(_settings(mechanism), sort_keys=True).encode(), hashlib.sha256)
+    starts = np.arange(len(records.y) + 1) if records.unit_starts is None else records.unit_starts
+    for array in (records.x, records.y, starts):
+        mac.update(f"{array.dtype}{array.shape}".encode())
+        mac.update(np.ascontiguousarray(array).data)
+    return mac.hexdigest()

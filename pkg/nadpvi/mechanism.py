@@ -1,0 +1,200 @@
+"""A private run before it starts: its settings, where its noise comes from, and what it will promise.
+
+Nothing here sees a record.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nadpvi.config import DPVIConfig
+from nadpvi.containers.release import Release
+from nadpvi.containers.storage import package_versions
+from nadpvi.description import ModelDescription
+from nadpvi.errors import ArgumentError
+from nadpvi.privacy.budget import NonPrivate, PrivacyBudget
+from nadpvi.privacy.calibration import calibrated_noise_multiplier
+from nadpvi.privacy.guarantee import Guarantee
+from nadpvi.privacy.guarantee_maker import make_guarantee
+from nadpvi.privacy.noise import DiscreteGaussianNoise, NoiseSource, NoNoise, SimulatedGaussianNoise
+from nadpvi.privacy.randomness import Streams
+from nadpvi.privacy.selection import Selection
+from nadpvi.settings import Settings, make_settings
+
+__all__ = ["Mechanism", "make_mechanism"]
+
+Array = NDArray[np.float64]
+
+_SIMULATED = "its noise and sampling came from a seed, for simulation"
+_INTERRUPTED = "the moments at which the run was interrupted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Mechanism:
+    """One run of DP-SGD, calibrated to its budget. Make one with `make_mechanism`.
+
+    Parameters
+    ----------
+    description : ModelDescription
+        Model, schema and guide.
+    config : DPVIConfig
+        Settings as the user gave them.
+    privacy : PrivacyBudget or NonPrivate
+        What the run may spend.
+    settings : Settings
+        The same settings as numbers.
+    noise_multiplier : float
+        sigma, per clip norm of one record.
+    discreteness : float
+        xi of `nadpvi.privacy.discreteness`.
+    selection : Selection or None
+        The run is one of a random number of which the best is published.
+    """
+
+    description: ModelDescription
+    config: DPVIConfig
+    privacy: PrivacyBudget | NonPrivate
+    settings: Settings
+    noise_multiplier: float
+    discreteness: float
+    selection: Selection | None = None
+
+    @property
+    def records_per_unit(self) -> int:
+        """How many records of one unit of privacy may enter a step."""
+        person = self.description.schema.person
+        return 1 if person is None else person.max_rows
+
+    @property
+    def dimension(self) -> int:
+        """D, the length of phi."""
+        return len(self.settings.initial_phi)
+
+    def noise_source(self, streams: Streams, *, num_steps: int) -> NoiseSource:
+        """Return exact noise for a real release, NumPy's for a simulation, none for a non-private run."""
+        if self.noise_multiplier == 0.0:
+            return NoNoise(dimension=self.dimension)
+        sigma, dimension = self.noise_multiplier, self.dimension
+        if streams.noise is not None:
+            return SimulatedGaussianNoise(streams.noise, noise_multiplier=sigma, dimension=dimension)
+        return DiscreteGaussianNoise(noise_multiplier=sigma, dimension=dimension, num_steps=num_steps)
+
+    def score_noise(self, streams: Streams) -> NoiseSource:
+        """Return the noise of one private score, for `selection`; in units of the score's sensitivity."""
+        if self.selection is None:
+            raise ArgumentError("a run that is not one of several has no score.")
+        sigma = self.selection.score_noise_multiplier
+        if streams.noise is not None:
+            return SimulatedGaussianNoise(streams.noise, noise_multiplier=sigma, dimension=1)
+        return DiscreteGaussianNoise(noise_multiplier=sigma, dimension=1, num_steps=1)
+
+    def guarantee(self, noise: NoiseSource, *, num_steps: int, was_interrupted: bool = False) -> Guarantee:
+        """Return the guarantee of `num_steps` steps, accounted from the very numbers that they use.
+
+        Raises
+        ------
+        PrivacyError
+            If these steps spend more than the budget.
+        """
+        person = self.description.schema.person
+        public = [
+            "schema",
+            "model, which treats every record by itself",
+            "configuration (guide, steps, sampling rate, clip norm, preconditioner, learning rate, start)",
+            "delta",
+        ]
+        if self.settings.num_records is not None:
+            public.append(f"the number of records, given as {self.settings.num_records}")
+        if self.selection is not None:
+            public.append("the candidates among which these settings were chosen")
+        if was_interrupted:
+            public.append(_INTERRUPTED)
+        simulated = self.noise_multiplier > 0 and not noise.is_private
+        return make_guarantee(
+            budget=self.privacy,
+            noise_multiplier=self.noise_multiplier,
+            num_steps=num_steps,
+            sampling_rate=self.settings.sampling_rate,
+            clip_norm=self.settings.clip_norm,
+            mechanism=noise.mechanism,
+            # Linear in the number of steps, so that the parts of an interrupted run add up to the whole.
+            discreteness=self.discreteness * num_steps / self.settings.num_steps if noise.is_private else 0.0,
+            assumed_public=tuple(public),
+            reason_not_private=_SIMULATED if simulated else None,
+            unit="one record" if person is None else "one person",
+            records_per_unit=self.records_per_unit,
+            selection=self.selection,
+        )
+
+    def to_release(self, *, phi: Array, noisy_gradient: Array, guarantee: Guarantee) -> Release:
+        """Return a trace, arrays of shape (T, D), with everything public that belongs to it."""
+        prior_mean, prior_sd = self.description.phi_prior_moments()
+        return Release(
+            phi=phi,
+            noisy_gradient=noisy_gradient,
+            noise_multiplier=self.noise_multiplier,
+            clip_norm=self.settings.clip_norm,
+            sampling_rate=self.settings.sampling_rate,
+            preconditioner=self.settings.preconditioner,
+            learning_rate=self.settings.learning_rate,
+            model_prior_mean=prior_mean,
+            model_prior_sd=prior_sd,
+            phi_labels=self.description.phi_labels,
+            guarantee=guarantee,
+            description=self.description,
+            config=self.config,
+            versions=package_versions(),
+        )
+
+
+def make_mechanism(
+    description: ModelDescription,
+    *,
+    privacy: PrivacyBudget | NonPrivate,
+    config: DPVIConfig,
+    noise_multiplier: float | None = None,
+    discreteness: float = 0.0,
+    selection: Selection | None = None,
+) -> Mechanism:
+    """Return a run that stays within its budget.
+
+    Parameters
+    ----------
+    description : ModelDescription
+        Model, schema and guide.
+    privacy : PrivacyBudget or NonPrivate
+        The budget.
+    config : DPVIConfig
+        Public settings.
+    noise_multiplier, discreteness : float, optional
+        Those of an earlier part of the same run; calibrated to the budget when omitted.
+    selection : Selection, optional
+        The run is one of a random number of which the best is published.
+
+    Raises
+    ------
+    ArgumentError, SchemaError
+        If a setting cannot be resolved for this model, or the budget is out of reach.
+    PrivacyError
+        If the noise that the budget needs cannot be drawn exactly.
+    """
+    if noise_multiplier is None:
+        person = description.schema.person
+        noise_multiplier, discreteness = calibrated_noise_multiplier(
+            privacy,
+            num_steps=config.num_steps,
+            sampling_rate=config.sampling_rate,
+            dimension=len(description.phi_labels),
+            records_per_unit=1 if person is None else person.max_rows,
+            selection=selection,
+        )
+    return Mechanism(
+        description=description,
+        config=config,
+        privacy=privacy,
+        settings=make_settings(description, config, noise_multiplier=noise_multiplier),
+        noise_multiplier=noise_multiplier,
+        discreteness=discreteness,
+        selection=selection,
+    )

@@ -1,0 +1,131 @@
+"""The steps of a private run from start to end, or to an interrupt, with their bookkeeping. Private side."""
+
+import contextlib
+import signal
+import threading
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from threadpoolctl import threadpool_limits
+
+from nadpvi.checkpoint import CheckpointWriter
+from nadpvi.containers.release import Release
+from nadpvi.dpvi import Trace, run
+from nadpvi.dry_run import warn_of_failure
+from nadpvi.errors import FileError
+from nadpvi.interrupts import RunInterrupted
+from nadpvi.mechanism import Mechanism
+from nadpvi.privacy.guarantee import Guarantee
+from nadpvi.privacy.ledger import Ledger
+from nadpvi.privacy.noise import NoiseSource
+from nadpvi.privacy.randomness import Streams
+from nadpvi.progress import track
+from nadpvi.records import Records
+
+__all__ = ["Booking", "Part", "carry_out", "run_steps"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Part:
+    """Steps that are about to be done: a whole run, or what is left of an interrupted one. Private."""
+
+    mechanism: Mechanism
+    records: Records
+    noise: NoiseSource
+    streams: Streams
+    progress: bool
+    done: Trace | None = None
+    writer: CheckpointWriter | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Booking:
+    """Where the steps of this process are reserved, if anywhere."""
+
+    ledger: Ledger | None
+    entry: str | None
+
+    def settle(self, num_steps: int, *, is_complete: bool) -> None:
+        """Record how many of the reserved steps were done.
+
+        A ledger that cannot be written must not cost the trace: the reservation counts in full then.
+        """
+        if self.ledger is None or self.entry is None:
+            return
+        try:
+            if is_complete:
+                self.ledger.commit(self.entry)
+            elif num_steps:
+                self.ledger.amend(self.entry, num_steps=num_steps)
+            else:
+                self.ledger.void(self.entry)
+        except FileError as error:
+            warnings.warn(f"the run counts in full in its ledger: {error}", UserWarning, stacklevel=2)
+
+
+def carry_out(part: Part, *, guarantee: Guarantee, booking: Booking) -> Release:
+    """Return the release of all steps.
+
+    Parameters
+    ----------
+    part : Part
+        What is to be done. Private.
+    guarantee : Guarantee
+        Of the whole run.
+    booking : Booking
+        Where the steps of `part` are reserved.
+
+    Raises
+    ------
+    RunInterrupted
+        On Ctrl-C after at least one step, with the release of the steps that were done.
+    """
+    mechanism, num_steps = part.mechanism, part.mechanism.settings.num_steps
+    num_before = 0 if part.done is None else len(part.done.phi)
+    num_done, trace = run_steps(part)
+    with _deaf_to_interrupts():
+        # The trace is on disk before anything else is asked for that could fail.
+        if part.writer is not None and num_done:
+            part.writer.write(trace.phi, trace.noisy_gradient)
+        booking.settle(num_done - num_before, is_complete=num_done == num_steps)
+        if not num_done:
+            raise KeyboardInterrupt
+        if num_done < num_steps:
+            guarantee = mechanism.guarantee(part.noise, num_steps=num_done, was_interrupted=True)
+        last = trace.phi[-1] - mechanism.settings.learning_rate * trace.noisy_gradient[-1]
+        warn_of_failure(mechanism.description, last)
+        made = mechanism.to_release(phi=trace.phi, noisy_gradient=trace.noisy_gradient, guarantee=guarantee)
+        if num_done < num_steps:
+            raise RunInterrupted(made, num_steps=num_steps)
+        return made
+
+
+def run_steps(part: Part) -> tuple[int, Trace]:
+    """Return how many steps there are now, and their trace; fewer than planned after an interrupt."""
+    settings = part.mechanism.settings
+    start = settings.initial_phi[None]
+    trace = part.done if part.done is not None else Trace(phi=start[:0], noisy_gradient=start[:0])
+    num_done = num_before = len(trace.phi)
+    steps = run(part.records, settings, noise=part.noise, streams=part.streams, done=part.done)
+    # The products are too small for BLAS threads: on two busy cores they were measured to cost a factor 7.
+    with threadpool_limits(limits=1, user_api="blas"), contextlib.suppress(KeyboardInterrupt):
+        for num_done, trace in track(
+            steps, total=settings.num_steps - num_before, description="DP-SGD", enabled=part.progress
+        ):
+            if part.writer is not None:
+                part.writer.offer(trace.phi[:num_done], trace.noisy_gradient[:num_done])
+    return num_done, Trace(phi=trace.phi[:num_done], noisy_gradient=trace.noisy_gradient[:num_done])
+
+
+@contextlib.contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Ignore a further Ctrl-C while a result is put together."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
