@@ -1,0 +1,80 @@
+"""nadpvi plan: what a run will cost and what it can tell, before there is any table."""
+
+from typing import Annotated
+
+import typer
+
+from nadpvi.cli import options
+from nadpvi.cli.console import print_json, print_text, say, warnings_as_lines
+from nadpvi.config import DPVIConfig
+from nadpvi.models import model_from_dict
+from nadpvi.privacy.budget import PrivacyBudget
+from nadpvi.schema import Schema
+
+__all__ = ["plan"]
+
+NumRecords = Annotated[
+    int, typer.Option("--num-records", help="Your public guess at how many records there are.")
+]
+
+
+def plan(
+    schema: options.SchemaFile,
+    outcome: options.Outcome,
+    epsilon: options.Epsilon,
+    delta: options.Delta,
+    num_records: NumRecords,
+    predictor: options.Predictors = None,
+    model: options.Model = "logistic_regression",
+    prior_sd: options.PriorSd = 1.0,
+    steps: options.Steps = 1000,
+    sampling_rate: options.SamplingRate = 0.1,
+    clip_norm: options.ClipNorm = None,
+    preconditioner_u: options.PreconditionerU = 50.0,
+    learning_rate_constant: options.LearningRateConstant = None,
+    initial_u: options.InitialU = -3.0,
+    neighbouring_relation: options.NeighbouringRelation = "add_or_remove_one",
+    prior_term: options.PriorTerm = "public",
+    burn_in: options.BurnIn = 0.2,
+    json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Say what a release would cost and tell. Reads no table, spends nothing.
+
+    Example: nadpvi plan --schema people.toml --outcome income --epsilon 1 --delta 1e-5 --num-records 30000
+    """
+    from nadpvi.planning import plan as make_plan
+
+    say("trying the model on made-up records ...", quiet=quiet)
+    with warnings_as_lines():
+        made = make_plan(
+            model_from_dict(
+                {
+                    "kind": model,
+                    "outcome": outcome,
+                    "predictors": predictor or None,
+                    "prior_sd": prior_sd,
+                    "intercept": True,
+                }
+            ),
+            PrivacyBudget(epsilon=epsilon, delta=delta, neighbouring_relation=neighbouring_relation),
+            DPVIConfig(
+                num_steps=steps,
+                sampling_rate=sampling_rate,
+                clip_norm=clip_norm,
+                preconditioner_u=preconditioner_u,
+                learning_rate_constant=learning_rate_constant,
+                initial_u=initial_u,
+                prior_term=prior_term,
+                num_records=num_records if prior_term == "per_record" else None,
+            ),
+            schema=Schema.from_toml(schema),
+            num_records=num_records,
+            burn_in=burn_in,
+        )
+    if json:
+        print_json(made.to_dict())
+    else:
+        print_text(made.report())
+    for line in made.warnings:
+        say(f"nadpvi: warning: {line}")
