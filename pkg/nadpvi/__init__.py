@@ -5,10 +5,11 @@ like. See the README for the road from a private table to an honest posterior.
 """
 
 from nadpvi import models
+from nadpvi.choice import choose
 from nadpvi.config import DPVIConfig
 from nadpvi.containers.posterior import Posterior
 from nadpvi.containers.release import Release
-from nadpvi.curator import release
+from nadpvi.curator import partial_release, release, resume
 from nadpvi.errors import (
     ArgumentError,
     DataError,
@@ -23,20 +24,30 @@ from nadpvi.errors import (
 from nadpvi.guides import MeanField
 from nadpvi.inference.api import infer
 from nadpvi.interrupts import RunInterrupted
+from nadpvi.plan_report import Plan
+from nadpvi.planning import plan
 from nadpvi.privacy.accounting import epsilon_spent, noise_multiplier
-from nadpvi.privacy.guarantee import Guarantee, NonPrivate, PrivacyBudget
+from nadpvi.privacy.budget import NonPrivate, PrivacyBudget
+from nadpvi.privacy.guarantee import Guarantee
 from nadpvi.privacy.ledger import Ledger
-from nadpvi.schema import BinaryColumn, CategoricalColumn, RealColumn, Schema
+from nadpvi.privacy.selection import Selection
+from nadpvi.schema import BinaryColumn, CategoricalColumn, Person, RealColumn, Schema
 
 __all__ = [
     # The road
+    "plan",
+    "Plan",
+    "choose",
+    "partial_release",
     "release",
+    "resume",
     "infer",
     "Release",
     "Posterior",
     # What it needs
     "models",
     "Schema",
+    "Person",
     "RealColumn",
     "BinaryColumn",
     "CategoricalColumn",
@@ -47,6 +58,7 @@ __all__ = [
     "NonPrivate",
     "Guarantee",
     "Ledger",
+    "Selection",
     "noise_multiplier",
     "epsilon_spent",
     # Errors and warnings

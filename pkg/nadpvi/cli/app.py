@@ -11,6 +11,8 @@ import typer
 from nadpvi.cli.demo import demo
 from nadpvi.cli.doctor import doctor
 from nadpvi.cli.ledger import ledger
+from nadpvi.cli.plan import plan
+from nadpvi.cli.resume import resume
 from nadpvi.cli.run import fit, infer, release
 from nadpvi.cli.summary import summary
 from nadpvi.errors import ArgumentError, NadpviError, SchemaError
@@ -24,7 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (demo, release, infer, fit, summary, ledger, doctor):
+for command in (demo, plan, release, resume, infer, fit, summary, ledger, doctor):
     app.command()(command)
 
 
