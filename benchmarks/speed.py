@@ -16,7 +16,6 @@ from nadpvi.config import DPVIConfig
 from nadpvi.containers.release import Release
 from nadpvi.datasets import ADULT_PREDICTORS, adult_schema, load_adult
 from nadpvi.description import ModelDescription
-from nadpvi.dpvi import State, step
 from nadpvi.engines.discover import find_engine
 from nadpvi.engines.programs import program_path
 from nadpvi.gradient_model import make_gradient_model, window_start
@@ -25,7 +24,8 @@ from nadpvi.models import LogisticRegression
 from nadpvi.privacy.noise import GRID_UNITS, DiscreteGaussianNoise, NoNoise, SimulatedGaussianNoise
 from nadpvi.privacy.randomness import make_streams
 from nadpvi.privacy.sampling import poisson_sample
-from nadpvi.records import Records, make_records
+from nadpvi.private.dpvi import State, step
+from nadpvi.private.records import Records, make_records
 from nadpvi.settings import make_settings
 
 SIGMA = 11.8665  # epsilon 1, delta 1e-5, T = 1,000, sampling rate 0.1

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from nadpvi.encoding import make_design
-from nadpvi.records import Records, make_records
+from nadpvi.private.records import Records, make_records
 from nadpvi.schema import Person, Schema
 
 # The feature tells the row: x = row / 1000, exactly what `kept_rows` reads back.

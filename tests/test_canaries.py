@@ -267,7 +267,7 @@ main()
 
 # A user's model that cannot stand one value, and says so with everything it knows.
 PICKY = """
-import nadpvi, nadpvi.gradients
+import nadpvi, nadpvi.private.gradients
 from nadpvi.models import registry
 class Picky(nadpvi.models.LogisticRegression):
     def log_likelihood(self, theta, batch):
@@ -275,22 +275,22 @@ class Picky(nadpvi.models.LogisticRegression):
             raise ValueError(f"cannot handle {batch.x.tolist()} {batch.y} of %d")
         return nadpvi.models.LogisticRegression.log_likelihood(self, theta, batch)
 registry.MODELS["logistic_regression"] = Picky
-nadpvi.gradients._is_linear = lambda kind: False
+nadpvi.private.gradients._is_linear = lambda kind: False
 """
 PICKY = PICKY.replace("%d", str(NUM_RECORDS))
 CRAMPED = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000))"
 # Steps are being made, and most of them are still to come.
 STEPPING = """
 import pathlib
-import nadpvi.dpvi
-original = nadpvi.dpvi.step
+import nadpvi.private.dpvi
+original = nadpvi.private.dpvi.step
 def step(state, **arguments):
     if state.num_steps == 3:
         pathlib.Path("started").touch()
     return original(state, **arguments)
-nadpvi.dpvi.step = step
+nadpvi.private.dpvi.step = step
 """
-EAGER = "import nadpvi.checkpoint; nadpvi.checkpoint._SECONDS_BETWEEN_WRITES = 0.0"
+EAGER = "import nadpvi.private.checkpoint; nadpvi.private.checkpoint._SECONDS_BETWEEN_WRITES = 0.0"
 
 
 class Run:
@@ -603,16 +603,16 @@ class TestExceptionsShowNothing:
         self.check(tmp_path / "people.csv", schema)
 
     def test_a_run_that_is_interrupted(self, schema, monkeypatch):
-        import nadpvi.dpvi
+        import nadpvi.private.dpvi
 
-        original = nadpvi.dpvi.step
+        original = nadpvi.private.dpvi.step
 
         def step(state, **arguments):
             if state.num_steps == 2:
                 raise KeyboardInterrupt(f"{arguments['records'].x.tolist()}")
             return original(state, **arguments)
 
-        monkeypatch.setattr(nadpvi.dpvi, "step", step)
+        monkeypatch.setattr(nadpvi.private.dpvi, "step", step)
         error = self.check(rows(), schema, kind=na.RunInterrupted)
         assert error.release.num_steps == 2
 

@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 import nadpvi as na
-import nadpvi.dpvi
+import nadpvi.private.dpvi
 
 BUDGET = na.PrivacyBudget(epsilon=1.0, delta=1e-5)
 # A prior this wide adds nothing to the locations' gradient, which is then data and noise alone.
@@ -17,14 +17,14 @@ WIDE = 1e6
 def batches(monkeypatch):
     """The rows that entered each step, in order: a test's own hook round the sampler."""
     drawn = []
-    original = nadpvi.dpvi.poisson_sample
+    original = nadpvi.private.dpvi.poisson_sample
 
     def recorded(*args, **kwargs):
         rows = original(*args, **kwargs)
         drawn.append(rows)
         return rows
 
-    monkeypatch.setattr(nadpvi.dpvi, "poisson_sample", recorded)
+    monkeypatch.setattr(nadpvi.private.dpvi, "poisson_sample", recorded)
     return drawn
 
 
@@ -123,7 +123,7 @@ class TestA1EmptyPoissonBatch:
 
     def test_a_run_whose_every_step_is_empty_is_a_run(self, monkeypatch):
         monkeypatch.setattr(
-            nadpvi.dpvi, "poisson_sample", lambda *args, **kwargs: np.empty(0, dtype=np.int64)
+            nadpvi.private.dpvi, "poisson_sample", lambda *args, **kwargs: np.empty(0, dtype=np.int64)
         )
         table, schema = people(5)
         made = na.release(
@@ -231,7 +231,7 @@ class TestA4SamplerAndAccountantDisagree:
                 kept[:] = [np.flatnonzero(rng.random(num_records) < sampling_rate)]
             return kept[0]
 
-        monkeypatch.setattr(nadpvi.dpvi, "poisson_sample", locals()[sampler])
+        monkeypatch.setattr(nadpvi.private.dpvi, "poisson_sample", locals()[sampler])
         included = contributions(20, num_steps=3000, sampling_rate=self.RATE) > 0.5
         assert min(self.p_values(included)) < self.LEAST
 

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 import nadpvi as na
-import nadpvi.choice
-from nadpvi.choice import choose
+import nadpvi.private.choice
 from nadpvi.description import ModelDescription
 from nadpvi.privacy.noise import GRID_UNITS, NoNoise
 from nadpvi.privacy.selection import Selection
 from nadpvi.privacy.selection_accounting import selection_epsilon
-from nadpvi.private_score import private_score
-from nadpvi.records import Records, make_records
+from nadpvi.private.choice import choose
+from nadpvi.private.records import Records, make_records
+from nadpvi.private.score import private_score
 
 MODEL = na.models.LogisticRegression(outcome="y")
 BUDGET = na.PrivacyBudget(epsilon=2.0, delta=1e-5)
@@ -27,14 +27,14 @@ def count_runs(monkeypatch):
     """Fix the number of runs, and return the list of the settings that ran."""
 
     def arm(number):
-        ran, original = [], nadpvi.choice.run_steps
-        monkeypatch.setattr(nadpvi.choice, "draw_num_runs", lambda rng, selection: number)
+        ran, original = [], nadpvi.private.choice.run_steps
+        monkeypatch.setattr(nadpvi.private.choice, "draw_num_runs", lambda rng, selection: number)
 
         def run_steps(part):
             ran.append(part.mechanism.config)
             return original(part)
 
-        monkeypatch.setattr(nadpvi.choice, "run_steps", run_steps)
+        monkeypatch.setattr(nadpvi.private.choice, "run_steps", run_steps)
         return ran
 
     return arm
@@ -70,7 +70,7 @@ def test_the_guarantee_is_that_of_the_whole_choice(schema, table, tmp_path):
 def test_the_best_score_wins(schema, table, count_runs, monkeypatch):
     ran = count_runs(6)
     scores = iter([3.0, 1.0, 7.5, -2.0, 7.0, 0.0])
-    monkeypatch.setattr(nadpvi.choice, "private_score", lambda *_, **__: next(scores))
+    monkeypatch.setattr(nadpvi.private.choice, "private_score", lambda *_, **__: next(scores))
     made = choose(
         MODEL, table, [SLOW, FAST], schema=schema, privacy=BUDGET, selection=SELECTION, insecure_seed=2
     )
@@ -94,7 +94,7 @@ def test_good_settings_beat_bad_ones(schema, table, count_runs):
 
 def test_candidates_are_drawn_evenly(schema, table, count_runs, monkeypatch):
     ran = count_runs(60)
-    monkeypatch.setattr(nadpvi.choice, "private_score", lambda *_, **__: 0.0)
+    monkeypatch.setattr(nadpvi.private.choice, "private_score", lambda *_, **__: 0.0)
     short = [dataclasses.replace(config, num_steps=1) for config in (SLOW, FAST)]
     choose(MODEL, table, short, schema=schema, privacy=BUDGET, selection=SELECTION, insecure_seed=2)
     assert 15 < sum(config == short[0] for config in ran) < 45
@@ -191,12 +191,12 @@ class TestScore:
         assert abs(score(slice(None), at=wild)) <= 200
 
     def test_its_noise_has_the_stated_size(self, schema, table):
-        mechanism = nadpvi.choice.make_mechanism(
+        mechanism = nadpvi.private.choice.make_mechanism(
             ModelDescription(model=MODEL, schema=schema, guide=na.MeanField()),
             privacy=BUDGET,
             config=SLOW,
             selection=SELECTION,
         )
-        streams = nadpvi.choice.make_streams(insecure_seed=None)
+        streams = nadpvi.private.choice.make_streams(insecure_seed=None)
         draws = [mechanism.score_noise(streams).draw()[0] / GRID_UNITS for _ in range(400)]
         assert 16 < np.std(draws) < 24  # 20, five standard errors either way

@@ -11,7 +11,7 @@ import pytest
 from nadpvi.datasets import ADULT_OUTCOME, ADULT_PREDICTORS, adult, adult_schema, load_adult
 from nadpvi.encoding import encode_features, make_design
 from nadpvi.errors import ArgumentError, FileError
-from nadpvi.records import make_records
+from nadpvi.private.records import make_records
 
 # From UCI's description and files: records, complete ones, positive ones among the complete.
 COUNTS = {"train": (32_561, 30_162, 7_508), "test": (16_281, 15_060, 3_700)}

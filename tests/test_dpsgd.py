@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from nadpvi import PrivacyError
-from nadpvi.dpsgd import check_exact_sums, clip_weights, clipped_sum, release_gradient
-from nadpvi.gradients import DenseGradients, LinearGradients
 from nadpvi.privacy.noise import GRID_UNITS, NoNoise, SimulatedGaussianNoise
+from nadpvi.private.dpsgd import check_exact_sums, clip_weights, clipped_sum, release_gradient
+from nadpvi.private.gradients import DenseGradients, LinearGradients
 
 any_float = st.floats(allow_nan=True, allow_infinity=True, width=64)
 rows = arrays(np.float64, (3, 4), elements=any_float)

@@ -7,10 +7,10 @@ from scipy import optimize
 
 import nadpvi as na
 from nadpvi.description import ModelDescription
-from nadpvi.dpvi import public_gradient, run
 from nadpvi.privacy.noise import DiscreteGaussianNoise
 from nadpvi.privacy.randomness import make_streams
-from nadpvi.records import make_records
+from nadpvi.private.dpvi import public_gradient, run
+from nadpvi.private.records import make_records
 from nadpvi.settings import make_settings
 
 MODEL = na.models.LogisticRegression(outcome="y")
@@ -129,7 +129,7 @@ def test_chunks_do_not_change_the_sum(schema, table, monkeypatch):
     config = na.DPVIConfig(num_steps=5, sampling_rate=0.5)
     arguments = {"schema": schema, "privacy": BUDGET, "config": config, "insecure_seed": 3}
     whole = na.release(MODEL, table, **arguments)
-    monkeypatch.setattr("nadpvi.dpvi._BLOCK_VALUES", 1)
+    monkeypatch.setattr("nadpvi.private.dpvi._BLOCK_VALUES", 1)
     pieces = na.release(MODEL, table, **arguments)
     np.testing.assert_allclose(pieces.noisy_gradient, whole.noisy_gradient, rtol=1e-12)
 
@@ -142,7 +142,7 @@ class TestNothingIsSpent:
         def forbidden(*args, **kwargs):
             raise AssertionError("a step was taken")
 
-        monkeypatch.setattr("nadpvi.dpvi.step", forbidden)
+        monkeypatch.setattr("nadpvi.private.dpvi.step", forbidden)
 
     @pytest.fixture
     def unread(self, tmp_path):

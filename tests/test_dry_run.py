@@ -6,15 +6,15 @@ import pytest
 
 import nadpvi as na
 from nadpvi.description import ModelDescription
-from nadpvi.dry_run import check_model
 from nadpvi.guides import MeanField
 from nadpvi.models import LogisticRegression
+from nadpvi.private.dry_run import check_model
 
 
 @pytest.fixture
 def general_route(monkeypatch):
     """Gradients come from autodiff, as for a model without a score."""
-    monkeypatch.setattr("nadpvi.gradients._is_linear", lambda kind: False)
+    monkeypatch.setattr("nadpvi.private.gradients._is_linear", lambda kind: False)
 
 
 def description(likelihood, schema, **extra):

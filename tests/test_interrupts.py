@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import nadpvi as na
-import nadpvi.dpvi
+import nadpvi.private.dpvi
 
 MODEL = na.models.LogisticRegression(outcome="y")
 BUDGET = na.PrivacyBudget(epsilon=1.0, delta=1e-5)
@@ -19,7 +19,7 @@ CONFIG = na.DPVIConfig(num_steps=40, sampling_rate=0.2)
 @pytest.fixture
 def interrupt_at(monkeypatch):
     """Make the step of a given number raise KeyboardInterrupt."""
-    original = nadpvi.dpvi.step
+    original = nadpvi.private.dpvi.step
 
     def arm(number):
         def step(state, **arguments):
@@ -27,7 +27,7 @@ def interrupt_at(monkeypatch):
                 raise KeyboardInterrupt
             return original(state, **arguments)
 
-        monkeypatch.setattr(nadpvi.dpvi, "step", step)
+        monkeypatch.setattr(nadpvi.private.dpvi, "step", step)
 
     return arm
 
@@ -102,7 +102,7 @@ class TestLedger:
         def broken(*args, **kwargs):
             raise RuntimeError("power cut")
 
-        monkeypatch.setattr(nadpvi.dpvi, "step", broken)
+        monkeypatch.setattr(nadpvi.private.dpvi, "step", broken)
         with pytest.raises(RuntimeError, match="power cut"):
             na.release(MODEL, table, schema=schema, privacy=BUDGET, config=CONFIG, ledger=book)
         assert book.total() > 0.9

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from nadpvi import ArgumentError, SchemaError
-from nadpvi.dpvi import prior_score
-from nadpvi.gradients import autograd_route, gradient_function
 from nadpvi.guides import MeanField
 from nadpvi.models import MODELS, LogisticRegression, RecordBatch, model_from_dict
 from nadpvi.models.base import GeneralizedLinearModel, Model, SimulatingModel
+from nadpvi.private.dpvi import prior_score
+from nadpvi.private.gradients import autograd_route, gradient_function
 
 EXAMPLES = {"logistic_regression": LogisticRegression(outcome="y", prior_sd=1.3)}
 

@@ -17,7 +17,7 @@ from person_tables import CANARY, DESIGN, SCHEMA, encode, groups_of, kept_rows, 
 
 from nadpvi.encoding import make_design
 from nadpvi.errors import ArgumentError, DataError, NadpviError, PrivacyError
-from nadpvi.records import Records, make_records
+from nadpvi.private.records import Records, make_records
 from nadpvi.schema import Person
 
 SAME_GROUPS = {

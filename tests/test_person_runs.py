@@ -5,11 +5,11 @@ import pytest
 
 import nadpvi as na
 from nadpvi.description import ModelDescription
-from nadpvi.dpvi import State, public_gradient, step
 from nadpvi.privacy.noise import GRID_UNITS, NoNoise
 from nadpvi.privacy.randomness import make_streams
 from nadpvi.privacy.sampling import poisson_sample
-from nadpvi.records import Records, make_records
+from nadpvi.private.dpvi import State, public_gradient, step
+from nadpvi.private.records import Records, make_records
 from nadpvi.schema import Person
 from nadpvi.settings import make_settings
 

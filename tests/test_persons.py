@@ -15,7 +15,7 @@ from scipy import stats
 
 from nadpvi.encoding import make_design
 from nadpvi.errors import DataError, SchemaError
-from nadpvi.records import make_records
+from nadpvi.private.records import make_records
 from nadpvi.schema import Person, RealColumn, Schema
 
 COLUMNS = {

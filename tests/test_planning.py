@@ -14,24 +14,24 @@ import nadpvi as na
 from nadpvi.bijectors import softplus
 from nadpvi.cli.plan import plan as plan_command
 from nadpvi.description import ModelDescription
-from nadpvi.dpvi import run
-from nadpvi.expectations import location_spread, step_covariance
-from nadpvi.expected_curvature import (
+from nadpvi.guides import MeanField
+from nadpvi.made_up import made_up_records, prior_draws
+from nadpvi.mechanism import make_mechanism
+from nadpvi.models import LogisticRegression, RecordBatch
+from nadpvi.planning.curvature import (
     clipping_norms,
     expected_information,
     scale_curvature,
     scale_optimum,
 )
-from nadpvi.guides import MeanField
-from nadpvi.made_up import made_up_records, prior_draws
-from nadpvi.mechanism import make_mechanism
-from nadpvi.models import LogisticRegression, RecordBatch
-from nadpvi.plan_report import shown_names
-from nadpvi.planning import plan
+from nadpvi.planning.expectations import location_spread, step_covariance
+from nadpvi.planning.plan import plan
+from nadpvi.planning.report import shown_names
+from nadpvi.planning.timing import time_run
 from nadpvi.privacy.randomness import make_streams
-from nadpvi.records import Records
+from nadpvi.private.dpvi import run
+from nadpvi.private.records import Records
 from nadpvi.settings import make_settings
-from nadpvi.timing import time_run
 
 MODEL = LogisticRegression(outcome="y")
 BUDGET = na.PrivacyBudget(epsilon=1.0, delta=1e-6)
@@ -80,7 +80,7 @@ class TestExpectedCurvature:
         assert scale_curvature(guide, np.array([u]))[0] == pytest.approx(bend, rel=1e-4)
 
     def test_clipping_norms_are_those_of_the_engine(self, schema, described):
-        from nadpvi.gradients import autograd_route
+        from nadpvi.private.gradients import autograd_route
 
         settings = make_settings(described, na.DPVIConfig(monte_carlo_samples=3), noise_multiplier=10.0)
         curvature = np.linspace(20.0, 900.0, 6)
@@ -429,13 +429,13 @@ class TestTiming:
     def test_totals_come_from_the_measured_parts(self, described, monkeypatch):
         settings = make_settings(described, na.DPVIConfig(num_steps=50), noise_multiplier=10.0)
         clock = iter(np.arange(0.0, 1000.0, 0.5))
-        monkeypatch.setattr("nadpvi.timing.time.perf_counter", lambda: float(next(clock)))
-        monkeypatch.setattr("nadpvi.timing.os.cpu_count", lambda: 1)
+        monkeypatch.setattr("nadpvi.planning.timing.time.perf_counter", lambda: float(next(clock)))
+        monkeypatch.setattr("nadpvi.planning.timing.os.cpu_count", lambda: 1)
         found = time_run(settings, noise_multiplier=10.0, num_records=1000)
         assert found.per_step == pytest.approx(0.5 / found.num_timed_steps)
         assert found.noise == pytest.approx(0.5)
         assert found.total == pytest.approx(50 * found.per_step + found.noise)
-        monkeypatch.setattr("nadpvi.timing.os.cpu_count", lambda: 2)
+        monkeypatch.setattr("nadpvi.planning.timing.os.cpu_count", lambda: 2)
         assert time_run(settings, noise_multiplier=10.0, num_records=1000).total == pytest.approx(1.25)
 
     def test_a_large_table_is_extended_in_proportion(self, described):

@@ -7,12 +7,12 @@ import pytest
 
 import nadpvi as na
 from nadpvi.description import ModelDescription
-from nadpvi.dpvi import State, public_gradient, step
-from nadpvi.gradients import gradient_function
 from nadpvi.models.base import RecordBatch
 from nadpvi.privacy.noise import NoNoise
 from nadpvi.privacy.randomness import make_streams
-from nadpvi.records import make_records
+from nadpvi.private.dpvi import State, public_gradient, step
+from nadpvi.private.gradients import gradient_function
+from nadpvi.private.records import make_records
 from nadpvi.settings import make_settings
 
 MODEL = na.models.LogisticRegression(outcome="y")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from nadpvi.encoding import make_design
 from nadpvi.errors import DataError, PrivacyError
-from nadpvi.records import Records, make_records
+from nadpvi.private.records import Records, make_records
 from nadpvi.schema import Schema
 
 SCHEMA = Schema.from_dict(

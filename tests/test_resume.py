@@ -13,10 +13,10 @@ import pandas as pd
 import pytest
 
 import nadpvi as na
-import nadpvi.checkpoint
-import nadpvi.dpvi
-from nadpvi.checkpoint import Checkpoint
+import nadpvi.private.checkpoint
+import nadpvi.private.dpvi
 from nadpvi.containers.storage import file_kind
+from nadpvi.private.checkpoint import Checkpoint
 
 MODEL = na.models.LogisticRegression(outcome="y")
 BUDGET = na.PrivacyBudget(epsilon=1.0, delta=1e-5)
@@ -26,7 +26,7 @@ CONFIG = na.DPVIConfig(num_steps=40, sampling_rate=0.2)
 @pytest.fixture
 def stop_at(monkeypatch):
     """Make the step of a given number raise KeyboardInterrupt, or none again."""
-    original = nadpvi.dpvi.step
+    original = nadpvi.private.dpvi.step
 
     def arm(number):
         def step(state, **arguments):
@@ -34,7 +34,7 @@ def stop_at(monkeypatch):
                 raise KeyboardInterrupt
             return original(state, **arguments)
 
-        monkeypatch.setattr(nadpvi.dpvi, "step", original if number is None else step)
+        monkeypatch.setattr(nadpvi.private.dpvi, "step", original if number is None else step)
 
     return arm
 
@@ -128,8 +128,8 @@ class TestOnce:
 
     def test_a_run_that_is_going_on_is_not_resumed(self, schema, table, tmp_path, monkeypatch):
         path = tmp_path / "people.checkpoint"
-        monkeypatch.setattr(nadpvi.checkpoint, "_SECONDS_BETWEEN_WRITES", 0.0)
-        original, seen = nadpvi.dpvi.step, []
+        monkeypatch.setattr(nadpvi.private.checkpoint, "_SECONDS_BETWEEN_WRITES", 0.0)
+        original, seen = nadpvi.private.dpvi.step, []
 
         def step(state, **arguments):
             if state.num_steps == 20:
@@ -145,7 +145,7 @@ class TestOnce:
                 )
             return original(state, **arguments)
 
-        monkeypatch.setattr(nadpvi.dpvi, "step", step)
+        monkeypatch.setattr(nadpvi.private.dpvi, "step", step)
         na.release(MODEL, table, schema=schema, privacy=BUDGET, config=CONFIG, checkpoint=path)
         assert "still going on" in seen[0].stdout, seen[0].stderr
 
@@ -157,8 +157,8 @@ class Killed(BaseException):
 def test_a_run_that_is_killed_again_and_again_counts_each_step_once(
     schema, table, tmp_path, book, monkeypatch
 ):
-    original, path = nadpvi.dpvi.step, tmp_path / "people.checkpoint"
-    monkeypatch.setattr(nadpvi.checkpoint, "_SECONDS_BETWEEN_WRITES", 0.0)
+    original, path = nadpvi.private.dpvi.step, tmp_path / "people.checkpoint"
+    monkeypatch.setattr(nadpvi.private.checkpoint, "_SECONDS_BETWEEN_WRITES", 0.0)
     deadly = [13, 13, 25, 39]
 
     def step(state, **arguments):
@@ -167,7 +167,7 @@ def test_a_run_that_is_killed_again_and_again_counts_each_step_once(
             raise Killed
         return original(state, **arguments)
 
-    monkeypatch.setattr(nadpvi.dpvi, "step", step)
+    monkeypatch.setattr(nadpvi.private.dpvi, "step", step)
     with pytest.raises(Killed):
         na.release(MODEL, table, schema=schema, privacy=BUDGET, config=CONFIG, checkpoint=path, ledger=book)
     while deadly:
@@ -209,7 +209,7 @@ class TestSameTable:
                 noise_multiplier=old.mechanism.noise_multiplier,
                 discreteness=old.mechanism.discreteness,
             )
-            nadpvi.checkpoint.replace(old, mechanism=edited).save(tmp_path / "edited")
+            nadpvi.private.checkpoint.replace(old, mechanism=edited).save(tmp_path / "edited")
             with pytest.raises(na.PrivacyError, match=r"setting|budget"):
                 na.resume(tmp_path / "edited", table)
 
@@ -313,8 +313,8 @@ class TestFile:
         def fail(*_, **__):
             raise na.FileError("cannot write: No space left on device.")
 
-        monkeypatch.setattr(nadpvi.checkpoint, "_SECONDS_BETWEEN_WRITES", 0.0)
-        monkeypatch.setattr(nadpvi.checkpoint, "write_bytes", fail)
+        monkeypatch.setattr(nadpvi.private.checkpoint, "_SECONDS_BETWEEN_WRITES", 0.0)
+        monkeypatch.setattr(nadpvi.private.checkpoint, "write_bytes", fail)
         with pytest.warns(UserWarning, match="no checkpoint") as caught:
             made = na.release(
                 MODEL, table, schema=schema, privacy=BUDGET, config=CONFIG, checkpoint=tmp_path / "c"
@@ -354,8 +354,8 @@ class TestCommandLine:
         checkpoint, output = files / "c", files / "r.nc"
         book = na.Ledger.create(files / "l", label="people")
         code = (
-            "import nadpvi.checkpoint, nadpvi.cli.app\n"
-            "nadpvi.checkpoint._SECONDS_BETWEEN_WRITES = 0.2\n"
+            "import nadpvi.private.checkpoint, nadpvi.cli.app\n"
+            "nadpvi.private.checkpoint._SECONDS_BETWEEN_WRITES = 0.2\n"
             "nadpvi.cli.app.main()\n"
         )
         settings = ["--schema", files / "people.toml", "--outcome", "y", "--epsilon", 1, "--delta", 1e-5]

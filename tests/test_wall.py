@@ -12,16 +12,16 @@ PACKAGE = Path(nadpvi.__file__).parent
 
 # Code that sees records, or that produces what may be released from them.
 PRIVATE = {
-    "nadpvi.records",
-    "nadpvi.gradients",
-    "nadpvi.dpsgd",
-    "nadpvi.dpvi",
-    "nadpvi.dry_run",
-    "nadpvi.checkpoint",
-    "nadpvi.private_run",
-    "nadpvi.private_score",
-    "nadpvi.choice",
-    "nadpvi.curator",
+    "nadpvi.private.records",
+    "nadpvi.private.gradients",
+    "nadpvi.private.dpsgd",
+    "nadpvi.private.dpvi",
+    "nadpvi.private.dry_run",
+    "nadpvi.private.checkpoint",
+    "nadpvi.private.execution",
+    "nadpvi.private.score",
+    "nadpvi.private.choice",
+    "nadpvi.private.curator",
     "nadpvi.baselines.non_private",
 }
 
@@ -30,8 +30,8 @@ BOTH_SIDES = {
     "nadpvi",
     "nadpvi.__main__",
     "nadpvi.demo",
-    "nadpvi.planning",
-    "nadpvi.timing",
+    "nadpvi.planning.plan",
+    "nadpvi.planning.timing",
     "nadpvi.baselines",
     "nadpvi.cli.app",
     "nadpvi.cli.demo",
@@ -44,8 +44,8 @@ BOTH_SIDES = {
 PUBLIC = {
     "nadpvi.arviz_bridge",
     "nadpvi.attempts",
-    "nadpvi.expectations",
-    "nadpvi.expected_curvature",
+    "nadpvi.planning.expectations",
+    "nadpvi.planning.curvature",
     "nadpvi.made_up",
     "nadpvi.mechanism",
     "nadpvi.settings",
@@ -103,6 +103,7 @@ def reachable(name):
 
 def test_every_module_is_accounted_for():
     assert set(MODULES) >= PRIVATE | BOTH_SIDES | PUBLIC
+    assert {name for name in MODULES if name.startswith("nadpvi.private.")} <= PRIVATE
 
 
 @pytest.mark.parametrize("name", sorted(set(MODULES) - PRIVATE - BOTH_SIDES))
@@ -111,7 +112,7 @@ def test_no_way_to_the_records(name):
 
 
 def test_the_check_can_fail():
-    assert "nadpvi.records" in reachable("nadpvi.curator")
+    assert "nadpvi.private.records" in reachable("nadpvi.private.curator")
     assert reachable("nadpvi.demo") & PRIVATE
 
 

@@ -10,10 +10,10 @@ from scipy import stats
 import nadpvi as na
 from nadpvi.containers.storage import HEADER, package_versions
 from nadpvi.description import ModelDescription
-from nadpvi.dpvi import public_gradient, run
 from nadpvi.privacy.noise import GRID_UNITS, NoNoise
 from nadpvi.privacy.randomness import make_streams
-from nadpvi.records import Records, make_records
+from nadpvi.private.dpvi import public_gradient, run
+from nadpvi.private.records import Records, make_records
 from nadpvi.settings import make_settings
 
 
@@ -43,7 +43,7 @@ def tagged(num_records):
 @pytest.mark.parametrize("rate", [0.3, 0.05])
 @pytest.mark.parametrize("block", [600_000, 1])
 def test_every_step_is_an_independent_poisson_sample_summed_unnormalised(rate, block, monkeypatch):
-    monkeypatch.setattr("nadpvi.dpvi._BLOCK_VALUES", block)
+    monkeypatch.setattr("nadpvi.private.dpvi._BLOCK_VALUES", block)
     description, records = tagged(12)
     config = na.DPVIConfig(
         num_steps=3000, sampling_rate=rate, clip_norm=1e3, learning_rate=1e-15, initial_u=-25.0
@@ -168,8 +168,8 @@ def test_exact_sums_are_checked_before_the_first_step(schema, table, monkeypatch
     def refuse(**arguments):
         raise na.PrivacyError("too many records")
 
-    monkeypatch.setattr("nadpvi.dpvi.check_exact_sums", refuse)
-    monkeypatch.setattr("nadpvi.dpvi.step", lambda *args, **kwargs: pytest.fail("a step was taken"))
+    monkeypatch.setattr("nadpvi.private.dpvi.check_exact_sums", refuse)
+    monkeypatch.setattr("nadpvi.private.dpvi.step", lambda *args, **kwargs: pytest.fail("a step was taken"))
     budget = na.PrivacyBudget(epsilon=1.0, delta=1e-6)
     with pytest.raises(na.PrivacyError, match="too many records"):
         na.release(na.models.LogisticRegression(outcome="y"), table, schema=schema, privacy=budget)
@@ -216,7 +216,7 @@ class TestDryRun:
 
     @pytest.fixture(autouse=True)
     def general_route(self, monkeypatch):
-        monkeypatch.setattr("nadpvi.gradients._is_linear", lambda kind: False)
+        monkeypatch.setattr("nadpvi.private.gradients._is_linear", lambda kind: False)
 
     def attempt(self, likelihood, schema, tmp_path):
         na.release(custom(likelihood), tmp_path / "never-opened.csv", schema=schema, privacy=self.BUDGET)

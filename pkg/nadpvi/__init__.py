@@ -5,11 +5,9 @@ like. See the README for the road from a private table to an honest posterior.
 """
 
 from nadpvi import models
-from nadpvi.choice import choose
 from nadpvi.config import DPVIConfig
 from nadpvi.containers.posterior import Posterior
 from nadpvi.containers.release import Release
-from nadpvi.curator import partial_release, release, resume
 from nadpvi.errors import (
     ArgumentError,
     DataError,
@@ -24,13 +22,15 @@ from nadpvi.errors import (
 from nadpvi.guides import MeanField
 from nadpvi.inference.api import infer
 from nadpvi.interrupts import RunInterrupted
-from nadpvi.plan_report import Plan
-from nadpvi.planning import plan
+from nadpvi.planning.plan import plan
+from nadpvi.planning.report import Plan
 from nadpvi.privacy.accounting import epsilon_spent, noise_multiplier
 from nadpvi.privacy.budget import NonPrivate, PrivacyBudget
 from nadpvi.privacy.guarantee import Guarantee
 from nadpvi.privacy.ledger import Ledger
 from nadpvi.privacy.selection import Selection
+from nadpvi.private.choice import choose
+from nadpvi.private.curator import partial_release, release, resume
 from nadpvi.schema import BinaryColumn, CategoricalColumn, Person, RealColumn, Schema
 
 __all__ = [

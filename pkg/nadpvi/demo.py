@@ -10,13 +10,13 @@ from nadpvi.baselines import last_iterate_posterior, non_private_posterior
 from nadpvi.config import DPVIConfig
 from nadpvi.containers.posterior import Posterior
 from nadpvi.containers.storage import check_writable
-from nadpvi.curator import release
 from nadpvi.datasets import ADULT_PREDICTORS, adult_schema, load_adult
 from nadpvi.errors import FileError
 from nadpvi.inference.api import check_inference, infer
 from nadpvi.models import LogisticRegression
 from nadpvi.plots import plot_calibration
 from nadpvi.privacy.budget import PrivacyBudget
+from nadpvi.private.curator import release
 from nadpvi.scores import predict_rows, score_binary
 
 __all__ = ["DEMO_CONFIG", "PUBLISHED_CONFIG", "DemoResult", "run_demo"]

@@ -12,7 +12,7 @@ from nadpvi.errors import NadpviError
 from nadpvi.guides import MeanField
 from nadpvi.models import Model, RecordBatch
 from nadpvi.privacy.randomness import check_seed
-from nadpvi.records import make_records
+from nadpvi.private.records import make_records
 from nadpvi.schema import Schema
 from nadpvi.tables import TableLike, to_table
 

@@ -43,7 +43,7 @@ def plan(
 
     Example: nadpvi plan --schema people.toml --outcome income --epsilon 1 --delta 1e-5 --num-records 30000
     """
-    from nadpvi.planning import plan as make_plan
+    from nadpvi.planning.plan import plan as make_plan
 
     say("trying the model on made-up records ...", quiet=quiet)
     with warnings_as_lines():

@@ -38,7 +38,7 @@ def resume(
 
     Example: nadpvi resume people.checkpoint people.csv -o release.nc
     """
-    from nadpvi import curator
+    from nadpvi.private import curator
 
     if (table is None) is not partial:
         raise ArgumentError("give either the TABLE, to go on, or --partial, to stop here.")

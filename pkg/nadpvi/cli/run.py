@@ -243,8 +243,8 @@ def _model(kind: str, *, outcome: str, predictors: list[str] | None, prior_sd: f
 
 
 def _release(*, table: Path, schema: Path, quiet: bool, **settings: Any) -> Release:
-    """Call `nadpvi.curator.release` on files; the result, whole or interrupted, is on disk afterwards."""
-    from nadpvi.curator import release as make_release
+    """Call the curator's `release` on files; the result, whole or interrupted, is on disk afterwards."""
+    from nadpvi.private.curator import release as make_release
 
     model, output, ledger = (settings.pop(name) for name in ("model", "output", "ledger"))
     overwrite, checkpoint = settings.pop("overwrite"), settings["checkpoint"]

@@ -1,7 +1,7 @@
 """Where the noise of a DP-SGD step comes from, and on which grid sums are taken.
 
 A real release adds integer noise to an integer sum: per-record gradients are truncated toward zero onto a
-grid of `GRID_UNITS` units per clip norm (`nadpvi.dpsgd`), the sum is exact, and the noise is OpenDP's
+grid of `GRID_UNITS` units per clip norm (`nadpvi.private.dpsgd`), the sum is exact, and the noise is OpenDP's
 discrete Gaussian, sampled in exact arithmetic from the operating system's generator [1]_. No
 floating-point rounding of the private sum or of the noise can then leak. A simulation uses NumPy instead,
 and its release is stamped not private.
@@ -27,7 +27,7 @@ __all__ = ["GRID_UNITS", "DiscreteGaussianNoise", "NoNoise", "NoiseSource", "Sim
 Array = NDArray[np.float64]
 
 # Fine enough that truncation moves a sum of 10,000 records by at most 6e-4 clip norms; coarse enough that
-# 2^27 records still sum exactly in a float64 (`nadpvi.dpsgd.check_exact_sums`).
+# 2^27 records still sum exactly in a float64 (`nadpvi.private.dpsgd.check_exact_sums`).
 GRID_UNITS = 2**24
 
 # OpenDP has a fixed cost per call; one call then serves many steps.

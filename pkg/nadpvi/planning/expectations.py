@@ -1,7 +1,7 @@
 """What a run can be expected to tell, from public knowledge alone: curvature, noise and how fast it moves.
 
 Everything is averaged over the prior. Write N for the number of records, J for the expected information of
-one (`nadpvi.expected_curvature`), kappa for the sampling rate, n for the steps of the window and P for the
+one (`nadpvi.planning.curvature`), kappa for the sampling rate, n for the steps of the window and P for the
 prior's covariance. The negative ELBO has curvature ``H = N J + P^-1`` in the locations; locations and scales
 do not interact to this order, nor scales among each other. Near the optimum phi_star a step's noisy gradient
 is ``kappa H (phi - phi_star)`` plus noise of covariance
@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from nadpvi.expected_curvature import (
+from nadpvi.planning.curvature import (
     clipping_norms,
     expected_information,
     scale_curvature,

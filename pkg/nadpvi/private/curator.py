@@ -6,21 +6,21 @@ from dataclasses import replace
 from pathlib import Path
 
 from nadpvi.attempts import check_unspent, hold_attempt, mark_spent
-from nadpvi.checkpoint import Checkpoint, CheckpointWriter, new_attempt, new_checkpoint
 from nadpvi.config import DPVIConfig
 from nadpvi.containers.release import Release
 from nadpvi.containers.storage import check_writable
 from nadpvi.description import ModelDescription
-from nadpvi.dpvi import Trace
-from nadpvi.dry_run import check_model
 from nadpvi.errors import ArgumentError, PrivacyError
 from nadpvi.mechanism import make_mechanism
 from nadpvi.models import Model
 from nadpvi.privacy.budget import NonPrivate, PrivacyBudget
 from nadpvi.privacy.ledger import EntryState, Ledger
 from nadpvi.privacy.randomness import check_seed, make_streams
-from nadpvi.private_run import Booking, Part, carry_out
-from nadpvi.records import make_records
+from nadpvi.private.checkpoint import Checkpoint, CheckpointWriter, new_attempt, new_checkpoint
+from nadpvi.private.dpvi import Trace
+from nadpvi.private.dry_run import check_model
+from nadpvi.private.execution import Booking, Part, carry_out
+from nadpvi.private.records import make_records
 from nadpvi.schema import Schema
 from nadpvi.tables import TableLike, to_table
 

@@ -27,7 +27,7 @@ from nadpvi.description import ModelDescription
 from nadpvi.errors import ArgumentError, FileError, PrivacyError
 from nadpvi.mechanism import Mechanism, make_mechanism
 from nadpvi.privacy.budget import PrivacyBudget
-from nadpvi.records import Records
+from nadpvi.private.records import Records
 
 __all__ = ["Checkpoint", "CheckpointWriter", "new_checkpoint"]
 

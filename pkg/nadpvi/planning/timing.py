@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from nadpvi.dpvi import State, step
 from nadpvi.made_up import made_up_records, prior_draws
 from nadpvi.privacy.noise import GRID_UNITS, DiscreteGaussianNoise
 from nadpvi.privacy.randomness import make_streams
-from nadpvi.records import Records
+from nadpvi.private.dpvi import State, step
+from nadpvi.private.records import Records
 from nadpvi.settings import Settings
 
 __all__ = ["RunTime", "time_run"]

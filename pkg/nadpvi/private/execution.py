@@ -9,10 +9,7 @@ from dataclasses import dataclass
 
 from threadpoolctl import threadpool_limits
 
-from nadpvi.checkpoint import CheckpointWriter
 from nadpvi.containers.release import Release
-from nadpvi.dpvi import Trace, run
-from nadpvi.dry_run import warn_of_failure
 from nadpvi.errors import FileError
 from nadpvi.interrupts import RunInterrupted
 from nadpvi.mechanism import Mechanism
@@ -20,8 +17,11 @@ from nadpvi.privacy.guarantee import Guarantee
 from nadpvi.privacy.ledger import Ledger
 from nadpvi.privacy.noise import NoiseSource
 from nadpvi.privacy.randomness import Streams
+from nadpvi.private.checkpoint import CheckpointWriter
+from nadpvi.private.dpvi import Trace, run
+from nadpvi.private.dry_run import warn_of_failure
+from nadpvi.private.records import Records
 from nadpvi.progress import track
-from nadpvi.records import Records
 
 __all__ = ["Booking", "Part", "carry_out", "run_steps"]
 

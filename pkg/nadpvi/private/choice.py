@@ -7,10 +7,7 @@ from dataclasses import replace
 from nadpvi.checks import check_positive
 from nadpvi.config import DPVIConfig
 from nadpvi.containers.release import Release
-from nadpvi.curator import check_types
 from nadpvi.description import ModelDescription
-from nadpvi.dpvi import Trace
-from nadpvi.dry_run import check_model
 from nadpvi.errors import ArgumentError, DivergenceError
 from nadpvi.mechanism import Mechanism, make_mechanism
 from nadpvi.models import Model
@@ -18,9 +15,12 @@ from nadpvi.privacy.budget import PrivacyBudget
 from nadpvi.privacy.ledger import Ledger
 from nadpvi.privacy.randomness import Streams, check_seed, make_streams
 from nadpvi.privacy.selection import Selection, draw_num_runs
-from nadpvi.private_run import Booking, Part, run_steps
-from nadpvi.private_score import private_score
-from nadpvi.records import Records, make_records
+from nadpvi.private.curator import check_types
+from nadpvi.private.dpvi import Trace
+from nadpvi.private.dry_run import check_model
+from nadpvi.private.execution import Booking, Part, run_steps
+from nadpvi.private.records import Records, make_records
+from nadpvi.private.score import private_score
 from nadpvi.schema import Schema
 from nadpvi.tables import TableLike, to_table
 

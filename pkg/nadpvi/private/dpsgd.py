@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nadpvi.errors import PrivacyError
-from nadpvi.gradients import PerRecordGradients
 from nadpvi.privacy.noise import NoiseSource
+from nadpvi.private.gradients import PerRecordGradients
 
 __all__ = ["check_exact_sums", "clip_weights", "clipped_sum", "release_gradient"]
 

@@ -7,14 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nadpvi.description import ModelDescription
-from nadpvi.dpsgd import check_exact_sums, clipped_sum, release_gradient
 from nadpvi.errors import DivergenceError
-from nadpvi.gradients import gradient_function, with_shared_term
 from nadpvi.models.base import Model, RecordBatch
 from nadpvi.privacy.noise import NoiseSource
 from nadpvi.privacy.randomness import Streams
 from nadpvi.privacy.sampling import poisson_sample
-from nadpvi.records import Records
+from nadpvi.private.dpsgd import check_exact_sums, clipped_sum, release_gradient
+from nadpvi.private.gradients import gradient_function, with_shared_term
+from nadpvi.private.records import Records
 from nadpvi.settings import Settings
 
 __all__ = ["Block", "State", "Trace", "blocks", "evaluated", "run", "step"]

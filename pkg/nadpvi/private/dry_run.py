@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from nadpvi.description import ModelDescription
 from nadpvi.errors import ModelError, NadpviError, PrivacyError
-from nadpvi.gradients import GradientFunction, autograd_route, gradient_function
 from nadpvi.made_up import made_up_records, prior_draws
 from nadpvi.models.base import RecordBatch
+from nadpvi.private.gradients import GradientFunction, autograd_route, gradient_function
 
 __all__ = ["check_model", "warn_of_failure"]
 

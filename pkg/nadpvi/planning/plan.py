@@ -1,8 +1,8 @@
 """Pre-flight: what a run will cost and what it can tell, before any record is read or budget spent.
 
 All numbers come from the schema, the model, the settings and a guessed number of records; the mathematics is
-in `nadpvi.expectations`. The run time is measured on made-up records, which is why this module drives both
-sides of the wall.
+in `nadpvi.planning.expectations`. The run time is measured on made-up records, which is why this module
+drives both sides of the wall.
 """
 
 import dataclasses
@@ -17,17 +17,17 @@ from nadpvi.config import DPVIConfig
 from nadpvi.containers.release import Release
 from nadpvi.containers.storage import to_netcdf
 from nadpvi.description import ModelDescription
-from nadpvi.dry_run import check_model
 from nadpvi.errors import ArgumentError, ModelError
-from nadpvi.expectations import expect_run
 from nadpvi.gradient_model import window_start
 from nadpvi.mechanism import Mechanism, make_mechanism
 from nadpvi.models.base import Model, SimulatingModel
-from nadpvi.plan_report import Plan
-from nadpvi.plan_warnings import plan_warnings
+from nadpvi.planning.expectations import expect_run
+from nadpvi.planning.report import Plan
+from nadpvi.planning.timing import time_run
+from nadpvi.planning.warnings import plan_warnings
 from nadpvi.privacy.budget import NonPrivate, PrivacyBudget
+from nadpvi.private.dry_run import check_model
 from nadpvi.schema import Schema
-from nadpvi.timing import time_run
 
 __all__ = ["plan"]
 

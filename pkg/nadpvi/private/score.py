@@ -4,10 +4,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nadpvi.description import ModelDescription
-from nadpvi.dpvi import blocks, evaluated
 from nadpvi.models.base import RecordBatch
 from nadpvi.privacy.noise import NoiseSource
-from nadpvi.records import Records
+from nadpvi.private.dpvi import blocks, evaluated
+from nadpvi.private.records import Records
 
 __all__ = ["NUM_DRAWS", "private_score"]
 
@@ -68,7 +68,8 @@ def private_score(
 
     def values_of(batch: RecordBatch) -> Array:
         with np.errstate(all="ignore"):
-            return np.asarray(description.model.log_likelihood(theta, batch)).mean(axis=0)
+            values: Array = np.asarray(description.model.log_likelihood(theta, batch)).mean(axis=0)
+        return values
 
     for block in blocks(records, np.arange(len(records.y)), num_rows=_ROWS):
         for values, num_records in evaluated(block, values_of):

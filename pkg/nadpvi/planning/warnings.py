@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from nadpvi.plan_report import Plan, shown_names
+from nadpvi.planning.report import Plan, shown_names
 
 __all__ = ["plan_warnings"]
 

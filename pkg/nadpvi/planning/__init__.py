@@ -1,0 +1,1 @@
+"""What a budget buys, before it is spent and without reading data."""
