@@ -530,3 +530,21 @@ def test_a_row_never_depends_on_other_rows(rows: list[tuple], cut: int, data: st
     assert ((x >= 0.0) & (x <= 1.0)).all()
     assert (np.linalg.norm(x, axis=1) <= MIXED_DESIGN.feature_norm_bound).all()
     assert not x[~is_complete].any()
+
+
+@pytest.mark.parametrize("kind", ["real", "categorical", "binary"])
+def test_a_signalling_nan_is_a_cell_like_any_other_bad_one(kind):
+    """Arithmetic with Decimal("sNaN") raises; a row that holds it must not end the run."""
+    settings = {
+        "real": {"lower": 0, "upper": 10, "missing": "drop"},
+        "categorical": {"levels": ["a", "b"], "missing": "drop", "unknown": "drop"},
+        "binary": {"levels": ["a", "b"], "missing": "drop", "unknown": "drop"},
+    }[kind]
+    schema = Schema.from_dict(
+        {"columns": {"x": {"kind": kind, **settings}, "y": {"kind": "binary", "levels": ["no", "yes"]}}}
+    )
+    design = make_design(schema, outcome="y", predictors=["x"], intercept=True)
+    good = Decimal("3") if kind == "real" else "a"
+    table = pd.DataFrame({"x": pd.Series([Decimal("sNaN"), good], dtype=object), "y": ["no", "yes"]})
+    encoded = encode_features(design, table, on_problem="incomplete")
+    assert encoded.is_complete.tolist() == [False, True]

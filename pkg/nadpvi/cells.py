@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from nadpvi.columns import BinaryColumn, CategoricalColumn, RealColumn, quoted
 from nadpvi.errors import DataError
 
-__all__ = ["Cells", "read_levels", "read_numbers"]
+__all__ = ["Cells", "missing_cells", "read_levels", "read_numbers"]
 
 # ASCII digits with a decimal point: float() would also take "1_000" and digits of other scripts.
 _NUMBER = re.compile(
@@ -44,10 +44,23 @@ class Cells(NamedTuple):
     stripping_helps: bool
 
 
+def missing_cells(cells: "pd.Series[Any]") -> NDArray[np.bool_]:
+    """Return which cells hold no value at all, shape (N,)."""
+    try:
+        return cells.isna().to_numpy(dtype=np.bool_)
+    except ArithmeticError:  # comparing Decimal("sNaN") raises, and one such cell must not end a run
+        return np.array([_is_missing(cell) for cell in cells.to_numpy(dtype=object)], dtype=np.bool_)
+
+
+def _is_missing(cell: object) -> bool:
+    """Return whether one cell holds no value at all."""
+    return cell.is_nan() if isinstance(cell, Decimal) else bool(pd.isna(cell))  # type: ignore[call-overload]
+
+
 def read_numbers(cells: "pd.Series[Any]", column: RealColumn) -> Cells:
     """Return the numbers in a real column's cells, unscaled; text is parsed, blanks around it ignored."""
     _check_dtype(cells, column.name)
-    is_missing = cells.isna().to_numpy(dtype=np.bool_)
+    is_missing = missing_cells(cells)
     if cells.dtype.kind in "biuf":
         with np.errstate(over="ignore"):
             values = cells.to_numpy(dtype=np.float64, na_value=nan)
@@ -83,7 +96,7 @@ def read_levels(cells: "pd.Series[Any]", column: BinaryColumn | CategoricalColum
         ],
         dtype=np.float64,
     )
-    is_missing = cells.isna().to_numpy(dtype=np.bool_) | (indices == _MISSING)
+    is_missing = missing_cells(cells) | (indices == _MISSING)
     is_invalid = (indices == _UNKNOWN) & ~is_missing
     stripping_helps = any(isinstance(cell, str) and cell.strip() in known for cell in objects[is_invalid])
     return Cells(indices, is_missing, is_invalid, stripping_helps)
@@ -112,6 +125,8 @@ def _to_float(cell: Any) -> float:
         return float(cell)
     except OverflowError:
         return inf if cell > 0 else -inf  # type: ignore[operator]
+    except (ValueError, ArithmeticError):  # a signalling NaN
+        return nan
 
 
 def _spellings(cell: object) -> Sequence[str]:

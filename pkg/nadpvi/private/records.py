@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from nadpvi.cells import missing_cells
 from nadpvi.columns import quoted
 from nadpvi.encoding import Design, encode_features, encode_outcome
 from nadpvi.errors import ArgumentError, DataError, PrivacyError
@@ -233,7 +234,7 @@ def _read_ids(cells: "pd.Series[Any]", person: Person) -> NDArray[np.object_]:
     """Return each row's id as text (N,), "" where it has none."""
     objects = cells.to_numpy(dtype=object)
     largest_whole = _largest_whole(cells.dtype)
-    is_na = cells.isna().to_numpy(dtype=np.bool_)
+    is_na = missing_cells(cells)
     texts = [
         cell if isinstance(cell, str) else _NO_ID if na else _id_text(cell, largest_whole=largest_whole)
         for cell, na in zip(objects, is_na, strict=True)
