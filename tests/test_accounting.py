@@ -21,6 +21,7 @@ from nadpvi.privacy.accounting_bounds import central_limit_noise, total_variatio
 from nadpvi.privacy.accounting_cache import cached_number
 from nadpvi.privacy.accounting_gaussian import gaussian_epsilon, gaussian_mu
 from nadpvi.privacy.accounting_loss import make_run
+from nadpvi.privacy.accounting_pld import smallest_delta
 
 SETTINGS = {"epsilon": 1.0, "delta": 1e-5, "num_steps": 1000, "sampling_rate": 0.1}
 REPLACE = {"neighbouring_relation": "replace_one"}
@@ -276,6 +277,22 @@ def test_replacing_lies_between_removing_and_a_group_of_two(sigma, sampling_rate
         xtol=1e-3,
     )
     assert replaced <= 2 * epsilon_spent(delta=math.exp(small - 1e-2), **run)
+
+
+@pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one"])
+@pytest.mark.parametrize("num_steps", [319, 1000, 3897, 20_681])
+def test_rounding_never_brings_epsilon_below_the_exact_value(num_steps, relation):
+    """At the smallest delta that is accepted, where the rounding of the FFT weighs most."""
+    for mu in (0.7, 1.3, 1.99, 2.6):
+        sensitivity = 2.0 if relation == "replace_one" else 1.0
+        run = {
+            "noise_multiplier": sensitivity * math.sqrt(num_steps) / mu,
+            "delta": smallest_delta(num_steps),
+            "num_steps": num_steps,
+            "neighbouring_relation": relation,
+        }
+        exact = epsilon_spent(sampling_rate=1, **run)
+        assert epsilon_spent(sampling_rate=1 - 1e-12, **run) >= exact
 
 
 def test_replacing_just_below_full_batch_meets_the_closed_form():

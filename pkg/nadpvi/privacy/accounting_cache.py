@@ -23,7 +23,7 @@ import platformdirs
 __all__ = ["ALGORITHM_VERSION", "CACHE_DIR_VARIABLE", "cached_number", "dp_accounting_version"]
 
 # Raise by one whenever a change to the accounting modules can change a number.
-ALGORITHM_VERSION = 1
+ALGORITHM_VERSION = 2
 CACHE_DIR_VARIABLE = "NADPVI_CACHE_DIR"
 
 _logger = logging.getLogger(__name__)

@@ -155,7 +155,7 @@ def _bracket(excess: Callable[[float], float], start: float) -> tuple[float, flo
 
 def rounding_allowance(num_steps: int) -> float:
     """Return an allowance on delta for FFT rounding: measured were 3e-14 at 10^4 steps, 7e-11 at 10^6."""
-    return float(2e-20 * num_steps**1.6)
+    return float(max(1e-16 * min(num_steps, 5000), 2e-20 * num_steps**1.6))
 
 
 def compose_steps(run: SubsampledRun, interval: float) -> Any:

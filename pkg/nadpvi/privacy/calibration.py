@@ -4,6 +4,7 @@ import functools
 import math
 from typing import Any
 
+from nadpvi.errors import ArgumentError
 from nadpvi.privacy.accounting import noise_multiplier
 from nadpvi.privacy.budget import NonPrivate, PrivacyBudget
 from nadpvi.privacy.discreteness import discreteness_cost
@@ -12,6 +13,8 @@ from nadpvi.privacy.selection import Selection
 from nadpvi.privacy.selection_accounting import selection_epsilon, selection_noise_multiplier
 
 __all__ = ["calibrated_noise_multiplier"]
+
+_LEAST_DELTA = 1e-100
 
 
 def calibrated_noise_multiplier(
@@ -47,6 +50,11 @@ def calibrated_noise_multiplier(
     """
     if isinstance(privacy, NonPrivate):
         return 0.0, 0.0
+    if privacy.delta < _LEAST_DELTA:
+        raise ArgumentError(
+            f"delta must be at least {_LEAST_DELTA:g} for exact noise (got {privacy.delta:g}): its proof "
+            "leaves out events of smaller probability."
+        )
     run: dict[str, Any] = {
         "num_steps": num_steps,
         "sampling_rate": sampling_rate,

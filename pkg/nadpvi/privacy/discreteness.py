@@ -23,8 +23,12 @@ exp(-800). If the continuous mechanism is (epsilon, delta)-DP, the discrete one 
 
     (epsilon + 2 xi, exp(xi) * delta + 2 T D exp(-800) * (1 + exp(epsilon + xi)))-DP.
 
-The last term is below 1e-30 for epsilon <= 700 and T D <= 10^13, and is covered by the rounding of delta
-below.
+The last term is below 1e-30 for epsilon <= 700 and T D <= 10^13. Where it matters, at epsilon of a few tens
+at most, it is below 1e-300, and the rounding of delta below covers it for any delta of at least 1e-100.
+
+For Renyi divergences, put in the place of Z the hybrid law that is Z where |k| <= 40 s and R elsewhere,
+normalised. Its ratio to R is within exp(+-xi) everywhere, and the real trace differs from its trace by at
+most 2 T D exp(-800) in total variation, which goes into delta once for each run that is done.
 """
 
 import math
@@ -81,5 +85,5 @@ def discreteness_cost(
             f"epsilon {epsilon:g} over {num_steps} steps of {dimension} coordinates is beyond what the exact "
             "noise is accounted for; use fewer steps or a smaller epsilon."
         )
-    # exp(xi) * (1 - 2 xi) <= 1 - xi, which leaves room for the tail: delta is never below 1e-30 / xi.
+    # exp(xi) * (1 - 2 xi) <= 1 - xi, which leaves xi * delta of room for the tail.
     return math.nextafter(cost, math.inf)

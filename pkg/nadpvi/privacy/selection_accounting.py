@@ -226,7 +226,8 @@ def composed_selection_epsilon(
             ]
         )
         accountant.compose(RepeatAndSelectDpEvent(once, run.selection.mean_runs, _GEOMETRIC))
-    # Covers the events of probability below exp(-700) at which discrete noise is not bounded by xi.
+    # Covers what lies between discrete noise and the hybrid law of `nadpvi.privacy.discreteness`: E[K] times
+    # a total variation below exp(-700).
     return float(accountant.get_epsilon(delta * (1 - 1e-9)))
 
 
