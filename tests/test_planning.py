@@ -260,13 +260,15 @@ class TestPlan:
         assert (generous.noise_sd < few.noise_sd).all()
         np.testing.assert_allclose(many.margin / few.margin, 10.0, rtol=1e-9)
 
-    def test_a_parameter_at_its_margin_loses_half_its_signal(self):
+    @pytest.mark.parametrize("prior_sd", [0.3, 1.0, 4.0])
+    def test_a_parameter_at_its_margin_loses_half_its_signal(self, prior_sd):
         # One coefficient and no prior noise to speak of: margin 1 is where noise equals signal.
         schema = na.Schema.from_dict({"columns": {"y": {"kind": "binary", "levels": ["no", "yes"]}}})
         strict = na.PrivacyBudget(epsilon=0.05, delta=1e-6)
-        first = make_plan(schema, num_records=100, privacy=strict)
+        model = LogisticRegression(outcome="y", prior_sd=prior_sd)
+        first = make_plan(schema, num_records=100, privacy=strict, model=model)
         limit = round(100 / first.margin[0])
-        at_limit = make_plan(schema, num_records=limit, privacy=strict)
+        at_limit = make_plan(schema, num_records=limit, privacy=strict, model=model)
         assert at_limit.margin[0] == pytest.approx(1.0, rel=0.02)
         learnable = at_limit.prior_sd**2 - at_limit.non_private_sd**2
         assert at_limit.noise_sd[0] ** 2 / learnable[0] == pytest.approx(0.5, abs=0.02)

@@ -144,10 +144,11 @@ def expect_run(
 def _margin(learnt: Array, *, prior_sd: Array, window_noise: Array) -> Array:
     """Return `learnt` over the information at which one parameter by itself loses half its signal to noise.
 
-    With curvature h, V = p^2 - 1/h and W = (h / w)^2; V W = 1 is a quadratic in h.
+    With curvature h, prior sd p and window noise w, V = p^2 - 1/h and W = (h / w)^2. V W = 1 is the quadratic
+    p^2 h^2 - h - w^2 = 0, and what is needed is its root less the precision of the prior.
     """
     precision = prior_sd**-2.0
-    needed = 0.5 * precision * (np.sqrt(1.0 + 4.0 * (window_noise / prior_sd) ** 2) - 1.0)
+    needed = 0.5 * precision * (np.sqrt(1.0 + 4.0 * (window_noise * prior_sd) ** 2) - 1.0)
     with np.errstate(divide="ignore"):
         margin: Array = learnt / needed
     return margin
