@@ -1,5 +1,7 @@
 """A model is tried on made-up records: what would void the guarantee is refused, what is sound passes."""
 
+from typing import ClassVar
+
 import autograd.numpy as anp
 import numpy as np
 import pytest
@@ -143,3 +145,52 @@ def test_a_wide_prior_is_tried_at_its_own_width(schema):
     wide = ModelDescription(model=Wide(outcome="y", prior_sd=1000.0), schema=schema, guide=MeanField())
     with pytest.raises(na.ModelError, match="not finite"):
         check_model(wide)
+
+
+class TestScoresThatSeeTheBlock:
+    """A model's own `score` that passes at seven records, or at the first place, and not in a run."""
+
+    @staticmethod
+    def attempt(alter, schema, tmp_path):
+        class Sly(na.models.LogisticRegression):
+            calls: ClassVar[list[float]] = []
+
+            def score(self, linear_predictor, y):
+                out = np.array(super().score(linear_predictor, y))
+                alter(out, linear_predictor, self.calls)
+                return out
+
+        with pytest.raises(na.PrivacyError, match="influence each other"):
+            na.release(
+                Sly(outcome="y"),
+                tmp_path / "none.csv",
+                schema=schema,
+                privacy=na.PrivacyBudget(epsilon=1, delta=1e-5),
+            )
+
+    def test_the_record_before(self, schema, tmp_path):
+        def alter(out, eta, calls):
+            out[1:] -= 0.1 * out[:-1].copy()
+
+        self.attempt(alter, schema, tmp_path)
+
+    def test_the_mean_of_a_long_block(self, schema, tmp_path):
+        def alter(out, eta, calls):
+            if len(out) > 16:
+                out -= out.mean(axis=0)
+
+        self.attempt(alter, schema, tmp_path)
+
+    def test_places_far_down(self, schema, tmp_path):
+        def alter(out, eta, calls):
+            out[8:] -= eta[8:].sum(axis=0)
+
+        self.attempt(alter, schema, tmp_path)
+
+    def test_what_came_before(self, schema, tmp_path):
+        def alter(out, eta, calls):
+            if len(out) > 16:
+                calls.append(float(out.sum()))
+                out += 1e-3 * sum(calls)
+
+        self.attempt(alter, schema, tmp_path)

@@ -1,6 +1,7 @@
 """What the engine as a whole does to records: who enters, what is bounded, how much noise is added."""
 
 import json
+import warnings
 
 import autograd.numpy as anp
 import numpy as np
@@ -10,9 +11,10 @@ from scipy import stats
 import nadpvi as na
 from nadpvi.containers.storage import HEADER, package_versions
 from nadpvi.description import ModelDescription
+from nadpvi.models.base import RecordBatch
 from nadpvi.privacy.noise import GRID_UNITS, NoNoise
 from nadpvi.privacy.randomness import make_streams
-from nadpvi.private.dpvi import public_gradient, run
+from nadpvi.private.dpvi import Block, evaluated, public_gradient, run
 from nadpvi.private.records import Records, make_records
 from nadpvi.settings import make_settings
 
@@ -293,3 +295,42 @@ class TestDryRun:
         with pytest.warns(UserWarning, match="fails on made-up records"):
             made = na.release(custom(brittle), table, schema=schema, privacy=self.BUDGET, config=far)
         assert made.num_steps == 3
+
+
+class TestRecordsOnWhichTheModelFails:
+    """A block is halved until they stand alone, in the shape of the whole, and nothing else is lost."""
+
+    def blocks_seen(self, bad, *, size=64, records=50):
+        """Return the shapes that a model saw, and the records whose values came through."""
+        x = np.arange(records, dtype=float)[:, None] + 1.0
+        padded = np.zeros((size, 1))
+        padded[:records] = x
+        shapes, through = set(), []
+
+        def evaluate(batch):
+            shapes.add(batch.x.shape)
+            if np.isin(batch.x[:, 0], list(bad)).any():
+                raise ValueError("cannot stand it")
+            return batch.x[:, 0].copy()
+
+        block = Block(RecordBatch(x=padded, y=np.zeros(size)), records)
+        for values, count in evaluated(block, evaluate):
+            through += values[:count].tolist()
+        return shapes, through
+
+    @pytest.mark.parametrize("bad", [set(), {1.0}, {50.0}, {3.0, 4.0, 27.0}, set(map(float, range(1, 51)))])
+    def test_all_others_count_once(self, bad):
+        shapes, through = self.blocks_seen(bad)
+        assert shapes == {(64, 1)}
+        assert through == [float(i) for i in range(1, 51) if float(i) not in bad]
+
+    def test_warnings_of_the_model_are_not_shown(self):
+        def evaluate(batch):
+            warnings.warn(f"there are {len(batch.y)} records", UserWarning, stacklevel=1)
+            return batch.y
+
+        block = Block(RecordBatch(x=np.zeros((4, 1)), y=np.zeros(4)), 3)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            assert len(list(evaluated(block, evaluate))) == 1
+        assert caught == []

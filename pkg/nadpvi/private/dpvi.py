@@ -1,5 +1,6 @@
 """DP-SGD variational inference: from private records to a `Release`. Private side."""
 
+import warnings
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeVar
 
@@ -202,10 +203,13 @@ def evaluated(block: Block, evaluate: Callable[[RecordBatch], _T]) -> Iterator[t
     """Yield what a model's code gives for a block, and how many of its rows are records.
 
     Where it raises, the block is halved, in the same zero-padded shape, until what fails stands alone; that
-    record is left out. The error is dropped: it may show the record.
+    record is left out. Errors and warnings are dropped: they may show a record.
     """
     try:
-        result = evaluate(block.batch)
+        with warnings.catch_warnings():
+            # A warning may show a record, too.
+            warnings.simplefilter("ignore")
+            result = evaluate(block.batch)
     except Exception:  # a model's own code may raise anything
         half = block.num_records // 2
         parts = ((0, half), (half, block.num_records)) if half else ()

@@ -14,6 +14,7 @@ from nadpvi.description import ModelDescription
 from nadpvi.errors import ModelError, NadpviError, PrivacyError
 from nadpvi.made_up import made_up_records, prior_draws
 from nadpvi.models.base import RecordBatch
+from nadpvi.private.dpvi import block_rows
 from nadpvi.private.gradients import GradientFunction, autograd_route, gradient_function
 
 __all__ = ["check_model", "warn_of_failure"]
@@ -22,6 +23,7 @@ Array = NDArray[np.float64]
 
 _NUM_RECORDS = 7
 _NUM_DRAWS = 3
+_NUM_RUN_DRAWS = 10  # what a run has by default; it fixes how long its blocks are
 
 
 def check_model(description: ModelDescription) -> None:
@@ -60,6 +62,8 @@ def check_model(description: ModelDescription) -> None:
         # Whichever record holds the batch's largest or smallest value, it is among the others once.
         turned = RecordBatch(x=np.roll(batch.x, shift, axis=0), y=np.roll(batch.y, shift))
         _check_separate(description, turned, name=name, rng=rng)
+    for num_records in (_NUM_RECORDS, block_rows(_NUM_RUN_DRAWS * len(description.names))):
+        _check_places(description, num_records=num_records, name=name, rng=rng)
     for row in range(_NUM_RECORDS):
         one = slice(row, row + 1)
         alone = _value(description, theta, RecordBatch(x=batch.x[one], y=batch.y[one]), name=name)
@@ -112,6 +116,31 @@ def _check_separate(
             )
 
 
+def _check_places(
+    description: ModelDescription, *, num_records: int, name: str, rng: np.random.Generator
+) -> None:
+    """Raise if a record's gradient changes with its place in a block, its company, or what came before.
+
+    Blocks as long as a run's are among them, and what a record gives is compared to what it gives alone.
+    """
+    others = _made_up(description, rng=rng)
+    chosen = rng.integers(_NUM_RECORDS, size=num_records)
+    crowd = RecordBatch(x=others.x[chosen], y=others.y[chosen])
+    record = _made_up(description, rng=rng)
+    alone = RecordBatch(x=np.zeros_like(crowd.x), y=np.zeros_like(crowd.y))
+    alone.x[0], alone.y[0] = record.x[0], record.y[0]
+    expected = _first_gradient(description, alone, name=name)
+    for place in (0, num_records // 2, num_records - 1):
+        for company in (crowd, RecordBatch(x=np.zeros_like(crowd.x), y=np.zeros_like(crowd.y))):
+            batch = RecordBatch(x=company.x.copy(), y=company.y.copy())
+            batch.x[place], batch.y[place] = record.x[0], record.y[0]
+            if not np.array_equal(expected, _first_gradient(description, batch, name=name, row=place)):
+                raise PrivacyError(
+                    f"{name} lets records influence each other: the gradient of one changes with its place, "
+                    "with the others, or with earlier calls. It must depend on that record and theta alone."
+                )
+
+
 def _companions(
     description: ModelDescription, batch: RecordBatch, *, rng: np.random.Generator
 ) -> Iterator[RecordBatch]:
@@ -159,8 +188,9 @@ def _first_gradient(
     name: str,
     route: Callable[..., GradientFunction] = gradient_function,
     phi: Array | None = None,
+    row: int = 0,
 ) -> Array:
-    """Return the first record's gradient, by default on the way that a run would take."""
+    """Return one record's gradient, by default the first's on the way that a run would take."""
     num_params = len(description.names)
     dimension = description.guide.num_variational(num_params)
     noise = np.random.default_rng(1).standard_normal((2, num_params))
@@ -175,7 +205,7 @@ def _first_gradient(
                 standard_normal=noise,
                 preconditioner=np.ones(dimension),
             )(batch)
-        first: Array = gradients.weighted_rows(np.ones(len(batch.y)))[0]
+        first: Array = gradients.weighted_rows(np.ones(len(batch.y)))[row]
     except NadpviError:
         raise
     except UserWarning as error:
