@@ -290,7 +290,8 @@ def step(state, **arguments):
     return original(state, **arguments)
 nadpvi.private.dpvi.step = step
 """
-EAGER = "import nadpvi.private.checkpoint; nadpvi.private.checkpoint._SECONDS_BETWEEN_WRITES = 0.0"
+EAGER = "import nadpvi.private.checkpoint_writer as writer; writer._SECONDS_BETWEEN_WRITES = 0.0"
+
 
 
 class Run:

@@ -108,6 +108,10 @@ class TestNothingIsSpent:
             ({"candidates": [FAST, dataclasses.replace(SLOW, num_steps=30)]}, "must share"),
             ({"candidates": [FAST, dataclasses.replace(SLOW, sampling_rate=0.1)]}, "must share"),
             ({"candidates": [FAST, "slow"]}, "DPVIConfig"),
+            (
+                {"candidates": [FAST, dataclasses.replace(SLOW, prior_term="per_record", num_records=200)]},
+                "must share",
+            ),
             ({"privacy": na.NonPrivate()}, "PrivacyBudget"),
             ({"selection": 3}, "Selection"),
             ({"score_bound": 0}, "score_bound"),
@@ -136,6 +140,61 @@ class TestNothingIsSpent:
                 privacy=budget,
                 selection=SELECTION,
             )
+
+
+class TestOrder:
+    """What must happen before what, and what must not leave."""
+
+    def test_the_cap_is_asked_before_the_table_is_opened(self, schema, tmp_path):
+        cap = na.PrivacyBudget(epsilon=0.5, delta=1e-5)
+        tight = na.Ledger.create(tmp_path / "l", label="people", cap=cap)
+        arguments = {"schema": schema, "privacy": BUDGET, "selection": SELECTION, "ledger": tight}
+        with pytest.raises(na.PrivacyError, match="cap"):
+            choose(MODEL, tmp_path / "none.csv", [SLOW, FAST], **arguments)
+
+    def test_it_is_reserved_before_the_first_run(self, schema, table, tmp_path, monkeypatch):
+        book = na.Ledger.create(tmp_path / "l", label="people")
+
+        def fail(*_, **__):
+            raise RuntimeError("stopped")
+
+        monkeypatch.setattr(nadpvi.private.choice, "run_steps", fail)
+        arguments = {"schema": schema, "privacy": BUDGET, "selection": SELECTION, "ledger": book}
+        with pytest.raises(RuntimeError, match="stopped"):
+            choose(MODEL, table, [SLOW, FAST], **arguments)
+        (entry,) = book.entries()
+        assert entry.state == "reserved"
+
+    def test_an_interrupt_leaves_nothing(self, schema, table, count_runs, monkeypatch):
+        ran = count_runs(3)
+        original = nadpvi.private.choice.run_steps
+
+        def run_steps(part):
+            done, trace = original(part)
+            return (done - 1 if len(ran) == 2 else done), trace
+
+        monkeypatch.setattr(nadpvi.private.choice, "run_steps", run_steps)
+        arguments = {"schema": schema, "privacy": BUDGET, "selection": SELECTION, "insecure_seed": 2}
+        with pytest.raises(KeyboardInterrupt) as stop:
+            choose(MODEL, table, [SLOW, FAST], **arguments)
+        assert not isinstance(stop.value, na.RunInterrupted)
+        assert len(ran) == 2
+
+    def test_a_person_moves_the_score_as_one(self, schema, table, count_runs, monkeypatch):
+        count_runs(1)
+        seen = []
+
+        def score(*_, **arguments):
+            seen.append(arguments["records_per_unit"])
+            return 0.0
+
+        monkeypatch.setattr(nadpvi.private.choice, "private_score", score)
+        owned = na.Schema(columns=schema.columns, person=na.Person(column="id", max_rows=3))
+        people = table.assign(id=np.arange(200) // 4)
+        arguments = {"schema": owned, "privacy": BUDGET, "selection": SELECTION, "insecure_seed": 2}
+        made = choose(MODEL, people, [SLOW, FAST], **arguments)
+        assert seen == [3]
+        assert made.guarantee.records_per_unit == 3
 
 
 class NoNoiseOnTheGrid(NoNoise):

@@ -125,8 +125,17 @@ levels = ["no", "yes"]
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signals_leave_a_partial_release(tmp_path, table, number):
+def ignore_interrupts():
+    """What nohup, and a shell's background jobs, do to a process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@pytest.mark.parametrize(
+    ("number", "prepare"),
+    [(signal.SIGINT, None), (signal.SIGTERM, None), (signal.SIGTERM, ignore_interrupts)],
+    ids=["SIGINT", "SIGTERM", "SIGTERM under nohup"],
+)
+def test_signals_leave_a_partial_release(tmp_path, table, number, prepare):
     table[["age", "y"]].to_csv(tmp_path / "people.csv", index=False)
     (tmp_path / "people.toml").write_text(TOML)
     command = [
@@ -141,6 +150,7 @@ def test_signals_leave_a_partial_release(tmp_path, table, number):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=prepare,
     )
     try:
         # The reservation is written right before the first step.

@@ -1,5 +1,6 @@
 """The ledger: what counts, what a cap refuses, and what two writers, a kill and a full disk leave behind."""
 
+import dataclasses
 import json
 import os
 import signal
@@ -748,3 +749,47 @@ def test_command_line_refusals(tmp_path, monkeypatch, capsys, options, code, mes
     assert message in said.err
     assert (said.out, said.err.count("\n")) == ("", 1)
     assert not (tmp_path / "x.ledger").exists()
+
+
+class TestStepsThatComeToLight:
+    @pytest.fixture
+    def entry(self, tmp_path):
+        """Return a ledger and the entry of a run of 100 steps that was amended to 10."""
+        book = Ledger.create(tmp_path / "light", label="people")
+        entry = book.reserve(plan(), label="run")
+        book.amend(entry, num_steps=10)
+        return book, entry
+
+    def test_they_count(self, entry):
+        book, identity = entry
+        before = book.total()
+        book.extend(identity, num_steps=60)
+        (one,) = Ledger.open(book.path).entries()
+        assert (one.num_steps, one.state) == (60, EntryState.AMENDED)
+        assert book.total() > before
+
+    @pytest.mark.parametrize("num_steps", [10, 9, 101])
+    def test_only_more_and_only_up_to_what_was_planned(self, entry, num_steps):
+        book, identity = entry
+        with pytest.raises(ArgumentError, match="above the 10 that count and at most the 100 planned"):
+            book.extend(identity, num_steps=num_steps)
+
+    def test_only_of_a_settled_run(self, tmp_path):
+        book = Ledger.create(tmp_path / "open", label="people")
+        identity = book.reserve(plan(), label="run")
+        with pytest.raises(ArgumentError, match="cannot extend"):
+            book.extend(identity, num_steps=5)
+        with pytest.raises(ArgumentError, match="unknown"):
+            book.extend("0000", num_steps=5)
+
+    def test_the_cap_has_a_say_only_before_they_are_out(self, tmp_path):
+        run = plan()
+        cap = PrivacyBudget(epsilon=run.epsilon * 1.01, delta=DELTA)
+        book = Ledger.create(tmp_path / "tight", label="people", cap=cap)
+        first = book.reserve(run, label="first")
+        book.amend(first, num_steps=10)
+        book.commit(book.reserve(dataclasses.replace(run, num_steps=80), label="second"))
+        with pytest.raises(PrivacyError, match="cap"):
+            book.extend(first, num_steps=60)
+        book.extend(first, num_steps=60, is_planned=False)
+        assert book.total() > cap.epsilon

@@ -11,6 +11,7 @@ from nadpvi.containers.release import Release
 from nadpvi.errors import (
     ArgumentError,
     DataError,
+    DivergenceError,
     EngineError,
     FileError,
     InferenceWarning,
@@ -65,6 +66,7 @@ __all__ = [
     "NadpviError",
     "ArgumentError",
     "DataError",
+    "DivergenceError",
     "EngineError",
     "FileError",
     "InferenceWarning",

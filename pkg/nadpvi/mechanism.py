@@ -104,6 +104,8 @@ class Mechanism:
             "configuration (guide, steps, sampling rate, clip norm, preconditioner, learning rate, start)",
             "delta",
         ]
+        if person is not None:
+            public.append(f"which column tells persons apart ({person.column})")
         if self.settings.num_records is not None:
             public.append(f"the number of records, given as {self.settings.num_records}")
         if self.selection is not None:

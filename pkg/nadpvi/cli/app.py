@@ -58,9 +58,7 @@ def main() -> None:
 
     Exit codes: 0 success, 1 failure, 2 bad usage, 130 interrupted.
     """
-    # A termination request ends the run the way Ctrl-C does: what was drawn is saved, one line, no traceback.
-    # Stan's sampler listens to SIGINT alone, so that is what it gets.
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    signal.signal(signal.SIGTERM, _interrupt)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # A name that the terminal cannot show must not cost a result that is already computed.
@@ -90,6 +88,16 @@ def main() -> None:
         if stop.code == 130:
             sys.stderr.write("nadpvi: interrupted\n")
         raise
+
+
+def _interrupt(*_: object) -> None:
+    """End the run the way Ctrl-C does: what was drawn is saved, one line, no traceback.
+
+    Stan's sampler listens to SIGINT alone, so that is what it gets, unless that is ignored, as under nohup.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        raise KeyboardInterrupt
+    signal.raise_signal(signal.SIGINT)
 
 
 def _fail(error: NadpviError, *, code: int) -> None:

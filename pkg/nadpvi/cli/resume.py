@@ -39,10 +39,12 @@ def resume(
     Example: nadpvi resume people.checkpoint people.csv -o release.nc
     """
     from nadpvi.private import curator
+    from nadpvi.private.checkpoint import Checkpoint
 
     if (table is None) is not partial:
         raise ArgumentError("give either the TABLE, to go on, or --partial, to stop here.")
-    inputs = [path for path in (checkpoint, table, ledger) if path is not None]
+    booked = Checkpoint.load(checkpoint).ledger
+    inputs = [path for path in (checkpoint, table, ledger, booked) if path is not None]
     check_not_an_input([output], inputs=inputs)
     check_writable(output, overwrite=force)
     with warnings_as_lines():

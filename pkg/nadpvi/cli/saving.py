@@ -26,8 +26,9 @@ def make_and_save(
     try:
         made = make()
     except RunInterrupted as stop:
-        # From here on the partial trace is all there is; a second Ctrl-C must not cost it.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        # From here on the partial trace is all there is; a second signal must not cost it.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
         written = save_release(stop.release, output, overwrite=overwrite)
         spent = (
             ""

@@ -27,7 +27,7 @@ from nadpvi.privacy.ledger_file import (
     read_file,
     repair_event,
 )
-from nadpvi.privacy.ledger_rules import check_run, counted_runs, total_relation
+from nadpvi.privacy.ledger_rules import check_run, counted_runs, event_on, part_of, total_relation
 from nadpvi.privacy.parameters import check_delta, check_num_steps
 
 __all__ = ["EntryState", "Ledger", "LedgerEntry"]
@@ -215,6 +215,36 @@ class Ledger:
         """
         self._settle(entry_id, event="void")
 
+    def extend(self, entry_id: str, *, num_steps: int, is_planned: bool = True) -> None:
+        """Record that more steps of a settled run have come to light: `num_steps` in all.
+
+        Parameters
+        ----------
+        entry_id : str
+            An entry that was amended or voided.
+        num_steps : int
+            Above what counts so far, and at most what was planned.
+        is_planned : bool
+            Whether the steps are still to be made public, so that the cap may refuse it; steps that are out
+            already are recorded whatever the cap says.
+
+        Raises
+        ------
+        ArgumentError
+            If no such entry is settled, or `num_steps` is out of range.
+        PrivacyError
+            If all runs together would exceed the cap.
+        FileError
+            If the file cannot be read or written.
+        """
+        with hold_lock(self.path):
+            contents = _whole(self.path, read_file(self.path))
+            record = event_on(contents, entry_id, event="extend", num_steps=check_num_steps(num_steps))
+            before, after = contents.entries.get(entry_id), apply_event(record, contents.entries)
+            if is_planned and before is not None and after.guarantee.is_private:
+                check_run(self.path, contents, part_of(after.guarantee, after.num_steps - before.num_steps))
+            append_event(self.path, contents, record)
+
     def repair(self) -> int:
         """Close a last line that is cut off, and return its length in bytes. It counts nothing.
 
@@ -235,9 +265,9 @@ class Ledger:
 
     def _settle(self, entry_id: str, *, event: str, **details: int) -> None:
         """Append the event that closes a reservation."""
-        record: dict[str, Any] = {"event": event, "id": entry_id, "time": now(), **details}
         with hold_lock(self.path):
             contents = _whole(self.path, read_file(self.path))
+            record = event_on(contents, entry_id, event=event, **details)
             apply_event(record, contents.entries)
             append_event(self.path, contents, record)
 

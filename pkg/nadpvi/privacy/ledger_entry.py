@@ -20,6 +20,7 @@ _KEYS = {
     "commit": {"event", "id", "time"},
     "amend": {"event", "id", "time", "num_steps"},
     "void": {"event", "id", "time"},
+    "extend": {"event", "id", "time", "num_steps"},
 }
 
 
@@ -115,8 +116,10 @@ def apply_event(event: Mapping[str, Any], entries: Mapping[str, LedgerEntry]) ->
             state=EntryState.RESERVED,
             num_steps=guarantee.num_steps,
         )
-    if entry is None or entry.state is not EntryState.RESERVED:
-        state = "unknown" if entry is None else f"{entry.state} already"
+    if kind == "extend" and entry is not None and entry.state is not EntryState.RESERVED:
+        return _extended(entry, check_num_steps(event["num_steps"]))
+    if entry is None or entry.state is not EntryState.RESERVED or kind == "extend":
+        state = "unknown" if entry is None else f"{entry.state} already" if kind != "extend" else entry.state
         raise ArgumentError(f"cannot {kind} entry {entry_id!r}: it is {state}.")
     if kind == "commit":
         return replace(entry, state=EntryState.COMMITTED)
@@ -129,6 +132,16 @@ def apply_event(event: Mapping[str, Any], entries: Mapping[str, LedgerEntry]) ->
         raise ArgumentError(
             f"num_steps must be at most the {entry.num_steps} reserved (got {num_steps}); reserve further "
             "steps before drawing them."
+        )
+    return replace(entry, state=EntryState.AMENDED, num_steps=num_steps)
+
+
+def _extended(entry: LedgerEntry, num_steps: int) -> LedgerEntry:
+    """Return a settled entry with more steps than were thought to have been seen."""
+    if not entry.num_steps < num_steps <= entry.guarantee.num_steps:
+        raise ArgumentError(
+            f"num_steps must be above the {entry.num_steps} that count and at most the "
+            f"{entry.guarantee.num_steps} planned (got {num_steps})."
         )
     return replace(entry, state=EntryState.AMENDED, num_steps=num_steps)
 

@@ -5,6 +5,7 @@ The first line says what the file is; the others are events:
 - ``reserve``: a run is about to start; holds its planned guarantee. On disk before the first noisy step.
 - ``commit``: the run finished. ``amend``: it was interrupted after so many steps. ``void``: it failed before
   any noisy gradient left the process.
+- ``extend``: more of its steps were seen than it was amended to.
 - ``repair``: a person has looked at a line that was cut off, and closed it.
 
 Every line carries a checksum over itself and all lines before it, so that an edit, a repeated line or one

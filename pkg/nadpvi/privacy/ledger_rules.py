@@ -1,15 +1,17 @@
 """What the entries of a ledger add up to, and which further run they and the cap admit."""
 
+import dataclasses
 import functools
 from pathlib import Path
+from typing import Any
 
 from nadpvi.errors import ArgumentError, PrivacyError
 from nadpvi.privacy.composition import Run, composed_epsilon
 from nadpvi.privacy.guarantee import Guarantee
-from nadpvi.privacy.ledger_file import LedgerContents
+from nadpvi.privacy.ledger_file import LedgerContents, now
 from nadpvi.privacy.parameters import ADD_OR_REMOVE_ONE, REPLACE_ONE
 
-__all__ = ["check_run", "counted_runs", "total_relation"]
+__all__ = ["check_run", "counted_runs", "event_on", "part_of", "total_relation"]
 
 
 def counted_runs(contents: LedgerContents) -> list[Run]:
@@ -63,3 +65,15 @@ def total_relation(contents: LedgerContents) -> str:
     counted = (entry.guarantee for entry in contents.entries.values() if entry.is_counted)
     replaces = any(guarantee.neighbouring_relation == REPLACE_ONE for guarantee in counted)
     return REPLACE_ONE if replaces else ADD_OR_REMOVE_ONE
+
+
+def event_on(contents: LedgerContents, entry_id: str, *, event: str, **details: int) -> dict[str, Any]:
+    """Return an event on an entry. Its time is that of the reservation: how long a run took is private."""
+    entry = contents.entries.get(entry_id)
+    return {"event": event, "id": entry_id, "time": now() if entry is None else entry.time, **details}
+
+
+def part_of(guarantee: Guarantee, num_steps: int) -> Guarantee:
+    """Return the guarantee of some of a run's steps, for the accountant."""
+    share = guarantee.discreteness * num_steps / guarantee.num_steps
+    return dataclasses.replace(guarantee, num_steps=num_steps, discreteness=share)

@@ -10,9 +10,7 @@ import hmac
 import json
 import os
 import secrets
-import time
-import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,18 +22,17 @@ from nadpvi.checks import check_real
 from nadpvi.config import DPVIConfig
 from nadpvi.containers.storage import HEADER, load_file, to_netcdf, write_bytes
 from nadpvi.description import ModelDescription
-from nadpvi.errors import ArgumentError, FileError, PrivacyError
+from nadpvi.errors import ArgumentError, PrivacyError
 from nadpvi.mechanism import Mechanism, make_mechanism
 from nadpvi.privacy.budget import PrivacyBudget
 from nadpvi.private.records import Records
 
-__all__ = ["Checkpoint", "CheckpointWriter", "new_checkpoint"]
+__all__ = ["Checkpoint", "new_attempt", "new_checkpoint"]
 
 Array = NDArray[np.float64]
 
 _FORMAT_VERSION = 1
 _SECRET_BYTES = 32
-_SECONDS_BETWEEN_WRITES = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -62,6 +59,8 @@ class Checkpoint:
         How many steps came before that entry; they have entries of their own.
     label : str
         Its label there.
+    was_interrupted : bool
+        Whether an earlier part of the run was.
     """
 
     mechanism: Mechanism
@@ -74,6 +73,7 @@ class Checkpoint:
     entry: str | None
     entry_start: int
     label: str
+    was_interrupted: bool = False
 
     @property
     def num_steps(self) -> int:
@@ -105,13 +105,10 @@ class Checkpoint:
         FileError
             If it cannot be written; an older checkpoint at `path` is still there then.
         """
-        data = xr.Dataset(
-            {
-                "iterates": (("step", "phi"), self.phi),
-                "noisy_gradient": (("step", "phi"), self.noisy_gradient),
-            },
-            attrs={HEADER: json.dumps(self._header())},
-        )
+        dims, header = ("step", "phi"), self._header()
+        header["seal"] = _seal(self.secret, header, self.phi, self.noisy_gradient)
+        variables = {"iterates": (dims, self.phi), "noisy_gradient": (dims, self.noisy_gradient)}
+        data = xr.Dataset(variables, attrs={HEADER: json.dumps(header)})
         write_bytes(to_netcdf(data), path, overwrite=True, private=True)
 
     @classmethod
@@ -138,11 +135,16 @@ class Checkpoint:
             "entry": self.entry,
             "entry_start": self.entry_start,
             "label": self.label,
+            "was_interrupted": self.was_interrupted,
         }
 
     @classmethod
     def _from_file(cls, data: xr.DataTree, header: dict[str, Any]) -> "Checkpoint":
         """Build a checkpoint from what its file holds."""
+        secret, seal = bytes.fromhex(header["secret"]), str(header.pop("seal"))
+        phi, noisy_gradient = data["iterates"].to_numpy(), data["noisy_gradient"].to_numpy()
+        if not hmac.compare_digest(seal, _seal(secret, header, phi, noisy_gradient)):
+            raise ArgumentError("it was edited since nadpvi wrote it.")
         settings = header["settings"]
         config = DPVIConfig.from_dict(settings["config"])
         mechanism = make_mechanism(
@@ -152,7 +154,6 @@ class Checkpoint:
             noise_multiplier=check_real("noise_multiplier", settings["noise_multiplier"]),
             discreteness=check_real("discreteness", settings["discreteness"]),
         )
-        phi, noisy_gradient = data["iterates"].to_numpy(), data["noisy_gradient"].to_numpy()
         fits = 0 <= header["entry_start"] <= len(phi) <= config.num_steps and len(phi) > 0
         if not fits or phi.shape != noisy_gradient.shape:
             raise ArgumentError("its trace does not fit its settings.")
@@ -160,13 +161,14 @@ class Checkpoint:
             mechanism=mechanism,
             phi=phi,
             noisy_gradient=noisy_gradient,
-            secret=bytes.fromhex(header["secret"]),
+            secret=secret,
             fingerprint=str(header["fingerprint"]),
             attempt=str(header["attempt"]),
             ledger=header["ledger"],
             entry=header["entry"],
             entry_start=int(header["entry_start"]),
             label=str(header["label"]),
+            was_interrupted=bool(header["was_interrupted"]),
         )
 
 
@@ -206,42 +208,6 @@ def new_attempt() -> str:
     return secrets.token_hex(16)
 
 
-class CheckpointWriter:
-    """Keeps a checkpoint file up to date while a run goes on.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    start : Checkpoint
-        Where the run stands now.
-    """
-
-    def __init__(self, path: Path, start: Checkpoint) -> None:
-        self._path = path
-        self._start = start
-        self._due = time.monotonic() + _SECONDS_BETWEEN_WRITES
-        self._has_failed = False
-
-    def offer(self, phi: Array, noisy_gradient: Array) -> None:
-        """Write the trace so far, arrays of shape (t, D), if the last writing is long enough ago."""
-        if time.monotonic() >= self._due:
-            self.write(phi, noisy_gradient)
-
-    def write(self, phi: Array, noisy_gradient: Array) -> None:
-        """Write the trace so far, arrays of shape (t, D) with t >= 1.
-
-        A disk that cannot take it must not cost the run itself: that is said once, and the run goes on.
-        """
-        try:
-            replace(self._start, phi=phi, noisy_gradient=noisy_gradient).save(self._path)
-        except FileError as error:
-            if not self._has_failed:
-                warnings.warn(f"no checkpoint was written: {error}", UserWarning, stacklevel=2)
-            self._has_failed = True
-        self._due = time.monotonic() + _SECONDS_BETWEEN_WRITES
-
-
 def _settings(mechanism: Mechanism) -> dict[str, Any]:
     """Return what defines a run, as JSON types."""
     privacy = mechanism.privacy
@@ -258,6 +224,14 @@ def _settings(mechanism: Mechanism) -> dict[str, Any]:
         "noise_multiplier": mechanism.noise_multiplier,
         "discreteness": mechanism.discreteness,
     }
+
+
+def _seal(secret: bytes, header: dict[str, Any], phi: Array, noisy_gradient: Array) -> str:
+    """Return a keyed hash of a whole file: it shows edits, though not those of somebody who makes it anew."""
+    mac = hmac.new(secret, b"checkpoint" + json.dumps(header, sort_keys=True).encode(), hashlib.sha256)
+    for array in (phi, noisy_gradient):
+        mac.update(np.ascontiguousarray(array, dtype=np.float64).data)
+    return mac.hexdigest()
 
 
 def _fingerprint(secret: bytes, mechanism: Mechanism, *, records: Records) -> str:

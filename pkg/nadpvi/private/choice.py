@@ -157,6 +157,7 @@ def _check_candidates(candidates: Sequence[DPVIConfig]) -> tuple[DPVIConfig, ...
     configs = tuple(candidates)
     if len(configs) < 2:
         raise ArgumentError(f"candidates must be at least two (got {len(configs)}); for one, use release.")
-    if len({(config.num_steps, config.sampling_rate, config.guide) for config in configs}) > 1:
-        raise ArgumentError("candidates must share num_steps, sampling_rate and guide; vary the others.")
+    shared = ("num_steps", "sampling_rate", "guide", "prior_term", "num_records")
+    if len({tuple(getattr(config, name) for name in shared) for config in configs}) > 1:
+        raise ArgumentError(f"candidates must share {', '.join(shared)}; vary the others.")
     return configs

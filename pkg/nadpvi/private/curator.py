@@ -1,11 +1,13 @@
 """The curator's calls: a private table in, a `Release` out, whatever happens on the way. Private side."""
 
+import contextlib
 import os
 import secrets
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from nadpvi.attempts import check_unspent, hold_attempt, mark_spent
+from nadpvi.attempts import check_usable, hold_attempt, is_known, mark_spent, note_steps
 from nadpvi.config import DPVIConfig
 from nadpvi.containers.release import Release
 from nadpvi.containers.storage import check_writable
@@ -16,7 +18,8 @@ from nadpvi.models import Model
 from nadpvi.privacy.budget import NonPrivate, PrivacyBudget
 from nadpvi.privacy.ledger import EntryState, Ledger
 from nadpvi.privacy.randomness import check_seed, make_streams
-from nadpvi.private.checkpoint import Checkpoint, CheckpointWriter, new_attempt, new_checkpoint
+from nadpvi.private.checkpoint import Checkpoint, new_attempt, new_checkpoint
+from nadpvi.private.checkpoint_writer import CheckpointWriter
 from nadpvi.private.dpvi import Trace
 from nadpvi.private.dry_run import check_model
 from nadpvi.private.execution import Booking, Part, carry_out
@@ -95,9 +98,9 @@ def release(
     check_types(model, schema=schema, privacy=privacy, config=settings)
     if insecure_seed is not None:
         check_seed("insecure_seed", insecure_seed)
-    if checkpoint is not None:
-        _check_checkpoint(checkpoint, privacy=privacy, insecure_seed=insecure_seed)
     description = ModelDescription(model=model, schema=schema, guide=settings.guide)
+    if checkpoint is not None:
+        _check_checkpoint(checkpoint, description=description, privacy=privacy, insecure_seed=insecure_seed)
     check_model(description)
     mechanism = make_mechanism(description, privacy=privacy, config=settings)
     secret = secrets.token_bytes(32)
@@ -113,13 +116,12 @@ def release(
         return carry_out(part, guarantee=guarantee, booking=Booking(ledger, entry))
     start = new_checkpoint(mechanism, records=records, secret=secret, label=label)
     with hold_attempt(start.attempt):
+        note_steps(start.attempt, 0)
         if ledger is not None:
             entry = ledger.reserve(guarantee, label=label)
             start = replace(start, ledger=str(ledger.path), entry=entry)
         saved = replace(part, writer=CheckpointWriter(Path(checkpoint), start))
-        made = carry_out(saved, guarantee=guarantee, booking=Booking(ledger, start.entry))
-        mark_spent(start.attempt)
-    return made
+        return carry_out(saved, guarantee=guarantee, booking=Booking(ledger, start.entry))
 
 
 def resume(
@@ -150,39 +152,39 @@ def resume(
     ------
     PrivacyError
         If table or settings are not those of the interrupted run, if the checkpoint was resumed or finished
-        before or is still being written, or if a ledger's cap no longer allows the steps that are left.
-        Nothing has been spent.
+        before, is an older copy or still being written, or if a ledger's cap no longer allows the steps that
+        are left. Nothing has been spent.
     FileError
         If the checkpoint is damaged, or the ledger is missing.
     RunInterrupted
         As for `release`; the checkpoint can be resumed again.
     """
     path = Path(checkpoint)
-    with hold_attempt(Checkpoint.load(path).attempt):
-        # Read again under the lock: the run may have ended while it was waited for.
-        old = Checkpoint.load(path)
-        check_unspent(old.attempt)
+    with _held(path) as old:
+        check_usable(old.attempt, num_steps=old.num_steps, to_resume=True)
         if not old.steps_left:
             raise PrivacyError(f"the run of {path} is complete; its release is that of partial_release.")
         mechanism = old.mechanism
         check_model(mechanism.description)
         streams = make_streams(insecure_seed=None, secret=old.secret)
         noise = mechanism.noise_source(streams, num_steps=old.steps_left)
-        book = _booked_in(old, ledger)
         guarantee = mechanism.guarantee(noise, num_steps=mechanism.settings.num_steps, was_interrupted=True)
+        left = mechanism.guarantee(noise, num_steps=old.steps_left, was_interrupted=True)
+        if (book := _booked_in(old, ledger)) is not None:
+            _settle(old, book)
+            book.check(left)
         schema = mechanism.description.schema
         records = make_records(
             to_table(table), mechanism.description.design, person=schema.person, rng=streams.rows
         )
         old.check_records(records)
-        entry = None
-        if book is not None:
-            left = mechanism.guarantee(noise, num_steps=old.steps_left, was_interrupted=True)
-            _settle(old, book)
-            entry = book.reserve(left, label=old.label)
-        mark_spent(old.attempt)
-        new = replace(old, attempt=new_attempt(), entry=entry, entry_start=old.num_steps)
+        new = replace(old, attempt=new_attempt(), was_interrupted=True, entry_start=old.num_steps)
         with hold_attempt(new.attempt):
+            if book is not None:
+                entry = book.reserve(left, label=old.label)
+                new = replace(new, ledger=str(book.path), entry=entry)
+            mark_spent(old.attempt)
+            note_steps(new.attempt, new.num_steps)
             new.save(path)
             part = Part(
                 mechanism=mechanism,
@@ -193,9 +195,7 @@ def resume(
                 done=Trace(phi=old.phi, noisy_gradient=old.noisy_gradient),
                 writer=CheckpointWriter(path, new),
             )
-            made = carry_out(part, guarantee=guarantee, booking=Booking(book, entry))
-            mark_spent(new.attempt)
-    return made
+            return carry_out(part, guarantee=guarantee, booking=Booking(book, new.entry))
 
 
 def partial_release(checkpoint: str | os.PathLike[str], *, ledger: Ledger | None = None) -> Release:
@@ -213,18 +213,34 @@ def partial_release(checkpoint: str | os.PathLike[str], *, ledger: Ledger | None
     Raises
     ------
     PrivacyError
-        If the run is still going on.
+        If the run is still going on, the checkpoint is an older copy, or these steps exceed the ledger's cap.
     FileError
         If the checkpoint is damaged, or the ledger is missing.
     """
-    with hold_attempt(Checkpoint.load(checkpoint).attempt):
-        old = Checkpoint.load(checkpoint)
+    with _held(Path(checkpoint)) as old:
+        # Without steps left it may be had again; otherwise its run has failed, or has gone on elsewhere.
+        check_usable(old.attempt, num_steps=old.num_steps, to_resume=old.steps_left > 0)
         mechanism = old.mechanism
         noise = mechanism.noise_source(make_streams(insecure_seed=None), num_steps=1)
-        guarantee = mechanism.guarantee(noise, num_steps=old.num_steps, was_interrupted=old.steps_left > 0)
+        was_interrupted = old.was_interrupted or old.steps_left > 0
+        guarantee = mechanism.guarantee(noise, num_steps=old.num_steps, was_interrupted=was_interrupted)
         if (book := _booked_in(old, ledger)) is not None:
             _settle(old, book)
         return mechanism.to_release(phi=old.phi, noisy_gradient=old.noisy_gradient, guarantee=guarantee)
+
+
+@contextlib.contextmanager
+def _held(path: Path) -> Iterator[Checkpoint]:
+    """Yield the checkpoint in a file while no other process can go on from it."""
+    attempt = Checkpoint.load(path).attempt
+    with hold_attempt(attempt):
+        # Read again under the lock: the run may have gone on while it was waited for.
+        checkpoint = Checkpoint.load(path)
+        if checkpoint.attempt != attempt:
+            raise PrivacyError(
+                f"{path} was resumed by another process meanwhile; try again when it has ended."
+            )
+        yield checkpoint
 
 
 def _booked_in(old: Checkpoint, ledger: Ledger | None) -> Ledger | None:
@@ -240,19 +256,34 @@ def _booked_in(old: Checkpoint, ledger: Ledger | None) -> Ledger | None:
 
 
 def _settle(old: Checkpoint, book: Ledger) -> None:
-    """Close a killed run's reservation at the steps that its checkpoint holds."""
+    """Bring the entry of a checkpoint's steps up to date before they are published or gone on from.
+
+    Steps that a killed run drew after its newest checkpoint have been seen by nobody, so that its entry can
+    be closed at the checkpoint's. That holds where this machine has seen the run start and knows that the
+    checkpoint is its newest; otherwise the entry goes on counting in full.
+    """
+    num_steps = old.num_steps - old.entry_start
     (entry,) = (entry for entry in book.entries() if entry.id == old.entry)
-    if entry.state is EntryState.RESERVED:
-        Booking(book, entry.id).settle(old.num_steps - old.entry_start, is_complete=not old.steps_left)
+    if entry.state is not EntryState.RESERVED:
+        if entry.num_steps < num_steps:
+            book.extend(entry.id, num_steps=num_steps)
+    elif is_known(old.attempt):
+        Booking(book, entry.id).settle(num_steps, is_complete=not old.steps_left)
 
 
 def _check_checkpoint(
-    checkpoint: str | os.PathLike[str], *, privacy: PrivacyBudget | NonPrivate, insecure_seed: int | None
+    checkpoint: str | os.PathLike[str],
+    *,
+    description: ModelDescription,
+    privacy: PrivacyBudget | NonPrivate,
+    insecure_seed: int | None,
 ) -> None:
     """Refuse a checkpoint where one makes no sense, or cannot be written."""
     if isinstance(privacy, NonPrivate) or insecure_seed is not None:
         raise ArgumentError("checkpoint is for private runs: a simulation can be run again.")
     check_writable(checkpoint, overwrite=False)
+    # What a resumed run will read back.
+    ModelDescription.from_dict(description.to_dict())
 
 
 def check_types(model: object, *, schema: object, privacy: object, config: object) -> None:

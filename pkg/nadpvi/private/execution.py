@@ -14,10 +14,10 @@ from nadpvi.errors import FileError
 from nadpvi.interrupts import RunInterrupted
 from nadpvi.mechanism import Mechanism
 from nadpvi.privacy.guarantee import Guarantee
-from nadpvi.privacy.ledger import Ledger
+from nadpvi.privacy.ledger import EntryState, Ledger
 from nadpvi.privacy.noise import NoiseSource
 from nadpvi.privacy.randomness import Streams
-from nadpvi.private.checkpoint import CheckpointWriter
+from nadpvi.private.checkpoint_writer import CheckpointWriter
 from nadpvi.private.dpvi import Trace, run
 from nadpvi.private.dry_run import warn_of_failure
 from nadpvi.private.records import Records
@@ -54,14 +54,21 @@ class Booking:
         if self.ledger is None or self.entry is None:
             return
         try:
-            if is_complete:
+            entry = next((entry for entry in self.ledger.entries() if entry.id == self.entry), None)
+            if entry is None:
+                raise FileError(f"{self.ledger.path} no longer holds the run; it was replaced.")
+            if entry.state is not EntryState.RESERVED:
+                # Somebody has settled it meanwhile; what has been drawn counts all the same.
+                if entry.num_steps < num_steps:
+                    self.ledger.extend(self.entry, num_steps=num_steps, is_planned=False)
+            elif is_complete:
                 self.ledger.commit(self.entry)
             elif num_steps:
                 self.ledger.amend(self.entry, num_steps=num_steps)
             else:
                 self.ledger.void(self.entry)
         except FileError as error:
-            warnings.warn(f"the run counts in full in its ledger: {error}", UserWarning, stacklevel=2)
+            warnings.warn(f"the run may count in full in its ledger: {error}", UserWarning, stacklevel=2)
 
 
 def carry_out(part: Part, *, guarantee: Guarantee, booking: Booking) -> Release:
@@ -83,11 +90,16 @@ def carry_out(part: Part, *, guarantee: Guarantee, booking: Booking) -> Release:
     """
     mechanism, num_steps = part.mechanism, part.mechanism.settings.num_steps
     num_before = 0 if part.done is None else len(part.done.phi)
-    num_done, trace = run_steps(part)
+    try:
+        num_done, trace = run_steps(part)
+    except Exception:
+        if part.writer is not None:
+            part.writer.give_up()
+        raise
     with _deaf_to_interrupts():
         # The trace is on disk before anything else is asked for that could fail.
         if part.writer is not None and num_done:
-            part.writer.write(trace.phi, trace.noisy_gradient)
+            part.writer.finish(trace.phi, trace.noisy_gradient)
         booking.settle(num_done - num_before, is_complete=num_done == num_steps)
         if not num_done:
             raise KeyboardInterrupt
@@ -98,6 +110,8 @@ def carry_out(part: Part, *, guarantee: Guarantee, booking: Booking) -> Release:
         made = mechanism.to_release(phi=trace.phi, noisy_gradient=trace.noisy_gradient, guarantee=guarantee)
         if num_done < num_steps:
             raise RunInterrupted(made, num_steps=num_steps)
+        if part.writer is not None:
+            part.writer.give_up()
         return made
 
 
@@ -120,12 +134,14 @@ def run_steps(part: Part) -> tuple[int, Trace]:
 
 @contextlib.contextmanager
 def _deaf_to_interrupts() -> Iterator[None]:
-    """Ignore a further Ctrl-C while a result is put together."""
+    """Ignore a further Ctrl-C or request to end while a result is put together."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, signal.SIG_IGN) for number in numbers]
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
