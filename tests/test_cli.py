@@ -92,9 +92,9 @@ def test_fit_writes_both_and_never_overwrites(folder):
 def test_the_release_survives_a_failing_sampler(folder):
     """Post-processing that cannot start must not cost the trace: it is already on disk."""
     code = (
-        "import sys; import nadpvi.inference.api as api\n"
+        "import sys; import nadpvi.inference.methods as methods\n"
         "def fail(*a, **k): raise __import__('nadpvi').EngineError('Stan broke.')\n"
-        "api.sample_nuts = fail\n"
+        "methods.sample_nuts = fail\n"
         "from nadpvi.cli.app import main; sys.argv = ['nadpvi'] + sys.argv[1:]; main()"
     )
     arguments = ["fit", *BASE, "--epsilon", "2", "--release", "r.nc", "-o", "p.nc"]

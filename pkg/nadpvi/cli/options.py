@@ -8,6 +8,7 @@ import typer
 __all__ = [
     "CheckpointFile",
     "Label",
+    "Method",
     "LedgerFile",
     "NeighbouringRelation",
     "NumRecords",
@@ -104,6 +105,14 @@ CheckpointFile = Annotated[
     typer.Option("--checkpoint", help="PRIVATE file, kept up to date, from which nadpvi resume can go on."),
 ]
 Label = Annotated[str, typer.Option("--label", help="Name of this run in the ledger.")]
+Method = Annotated[
+    str,
+    typer.Option(
+        "--method",
+        help="nuts (Stan), exact (independent draws of the same posterior, without Stan, in a moment), or "
+        "laplace (a Gaussian approximation).",
+    ),
+]
 Draws = Annotated[int, typer.Option("--draws", help="Kept draws per chain.")]
 Chains = Annotated[int, typer.Option("--chains", help="Number of chains.")]
 Warmup = Annotated[int, typer.Option("--warmup", help="Warm-up iterations per chain.")]

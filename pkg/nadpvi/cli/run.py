@@ -89,7 +89,7 @@ def release(
 def infer(
     release_file: Annotated[Path, typer.Argument(help="A release, from nadpvi release.", metavar="RELEASE")],
     output: PosteriorOut,
-    method: Annotated[str, typer.Option("--method", help="How to sample: nuts.")] = "nuts",
+    method: options.Method = "nuts",
     draws: options.Draws = 1000,
     chains: options.Chains = 4,
     warmup: options.Warmup = 1000,

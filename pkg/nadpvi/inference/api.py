@@ -14,7 +14,9 @@ from nadpvi.engines.base import Engine, SamplerSettings
 from nadpvi.engines.discover import find_engine
 from nadpvi.errors import ArgumentError
 from nadpvi.gradient_model import GradientModel, check_priors, make_gradient_model, window_start
-from nadpvi.inference.nuts import PostProcessingDraws, prepare_nuts, sample_nuts
+from nadpvi.inference.draws import PostProcessingDraws
+from nadpvi.inference.methods import Task, find_method
+from nadpvi.inference.nuts import prepare_nuts
 from nadpvi.privacy.randomness import check_seed
 
 __all__ = ["check_inference", "infer"]
@@ -25,7 +27,7 @@ Array = NDArray[np.float64]
 def infer(
     release: Release,
     *,
-    method: Literal["nuts"] = "nuts",
+    method: Literal["nuts", "exact", "laplace"] = "nuts",
     draws: int = 1000,
     chains: int = 4,
     warmup: int = 1000,
@@ -46,10 +48,14 @@ def infer(
     ----------
     release : Release
         From `nadpvi.release`, a file, or `Release.from_arrays`.
-    method : {"nuts"}
-        How the post-processing model is sampled: Stan's NUTS on ``gradient_model.stan``.
+    method : {"nuts", "exact", "laplace"}
+        How the post-processing model is sampled. "nuts": Stan's NUTS on ``gradient_model.stan``. "exact":
+        independent draws of the same posterior from quadrature, coordinate by coordinate, in a fraction of
+        the time and without Stan. "laplace": independent draws from a Gaussian at the mode (Eqs. 18 and 19),
+        an approximation.
     draws, chains, warmup : int
-        Kept draws per chain, number of chains, and warm-up iterations per chain; each at least 1.
+        Kept draws per chain, number of chains, and warm-up iterations per chain; each at least 1. Without
+        chains ("exact", "laplace") `warmup` is ignored, and `chains` only arranges the draws.
     seed : int, optional
         Makes the result reproducible on one engine; fresh entropy when omitted. This is post-processing:
         the seed is no secret.
@@ -64,9 +70,10 @@ def infer(
         guide's Monte Carlo draws and a curvature that is not diagonal add. Without it intervals are too
         narrow unless the privacy noise is far larger than all of these.
     engine : {"auto", "cmdstan", "stanli"}
-        Which Stan runs; "auto" takes CmdStan when one is installed, else the embedded stanli.
+        Which Stan runs; "auto" takes CmdStan when one is installed, else the embedded stanli. Ignored by
+        methods that need no Stan.
     adapt_delta : float
-        NUTS's target acceptance rate, in (0, 1); raise it when transitions diverge.
+        NUTS's target acceptance rate, in (0, 1); raise it when transitions diverge. Ignored by the others.
 
     Returns
     -------
@@ -82,7 +89,7 @@ def infer(
     Warns
     -----
     InferenceWarning
-        If the chains diverged, were cut short or disagree.
+        If the chains diverged, were cut short or disagree, or the quadrature fell short.
     """
     if not isinstance(release, Release):
         raise ArgumentError(f"release must be a Release (got {type(release).__name__}).")
@@ -107,21 +114,25 @@ def infer(
         curvature_prior=curvature_prior,
         subsampling_noise=subsampling_noise,
     )
-    fitted = sample_nuts(
-        model,
-        engine=ready,
-        draws=draws,
-        chains=chains,
-        warmup=warmup,
-        seed=sampler_seed,
-        adapt_delta=adapt_delta,
+    chosen = find_method(method)
+    fitted = chosen.sample(
+        Task(
+            release=release,
+            model=model,
+            draws=int(draws),
+            chains=int(chains),
+            warmup=int(warmup),
+            adapt_delta=adapt_delta,
+            burn_in=burn_in,
+            seed=sampler_seed,
+            engine=ready,
+        )
     )
     settings = {
         "method": method,
-        "curvature": "diagonal",
+        "curvature": chosen.curvature,
         "engine": f"{fitted.engine_name} {fitted.engine_version}",
-        "warmup": warmup,
-        "adapt_delta": adapt_delta,
+        **({"warmup": warmup, "adapt_delta": adapt_delta} if chosen.uses_stan else {}),
         "burn_in": burn_in,
         "phi_star_prior": phi_star_prior,
         "curvature_prior": curvature_prior,
@@ -132,7 +143,8 @@ def infer(
     posterior = make_posterior(
         release, model=model, fitted=fitted, rng=np.random.default_rng(mixture_seed), settings=settings
     )
-    warn_of_disagreement(posterior.groups["posterior"], names=("phi_star", "curvature"))
+    if chosen.has_chains:
+        warn_of_disagreement(posterior.groups["posterior"], names=("phi_star", "curvature"))
     return posterior
 
 
@@ -149,8 +161,8 @@ def check_inference(
     curvature_prior: str = "trace",
     engine: str = "auto",
     adapt_delta: float = 0.8,
-) -> Engine:
-    """Return the engine that `infer` would use, after checking every setting that needs no release.
+) -> Engine | None:
+    """Return the engine that `infer` would use, if any, after checking every setting that needs no release.
 
     Called before a budget is spent, it finds a missing engine or a bad setting in time; a CmdStan engine
     compiles the program here.
@@ -169,13 +181,14 @@ def check_inference(
     EngineError
         If no engine is available, or it cannot compile the program.
     """
-    if method != "nuts":
-        raise ArgumentError(f'method must be "nuts" (got {method!r}).')
+    chosen = find_method(method)
     if seed is not None:
         check_seed("seed", seed)
     check_priors(phi_star_prior=phi_star_prior, curvature_prior=curvature_prior)
     window_start(num_steps, burn_in=burn_in)
     SamplerSettings(chains=chains, warmup=warmup, draws=draws, seed=0, adapt_delta=adapt_delta)
+    if not chosen.uses_stan:
+        return None
     found = find_engine(engine)
     prepare_nuts(found)
     return found
@@ -206,18 +219,13 @@ def make_posterior(
         noise = rng.standard_normal((num_chains, num_draws, len(description.names)))
         theta = description.guide.draw(fitted.phi_star, noise)
         posterior = posterior.merge(model_variables(description, theta))
-    stats = {name: (("chain", "draw"), value) for name, value in fitted.sample_stats.items()}
-    return Posterior(
-        groups={
-            "posterior": posterior,
-            "sample_stats": xr.Dataset(stats, coords=chain_coords),
-            "observed_data": _observed(model, labels=labels),
-            "constant_data": _constant(model, release=release, labels=labels),
-        },
-        settings=settings,
-        guarantee=release.guarantee,
-        description=description,
-    )
+    groups = {"posterior": posterior}
+    if fitted.sample_stats:
+        stats = {name: (("chain", "draw"), value) for name, value in fitted.sample_stats.items()}
+        groups["sample_stats"] = xr.Dataset(stats, coords=chain_coords)
+    groups["observed_data"] = _observed(model, labels=labels)
+    groups["constant_data"] = _constant(model, release=release, labels=labels)
+    return Posterior(groups=groups, settings=settings, guarantee=release.guarantee, description=description)
 
 
 def _observed(model: GradientModel, *, labels: NDArray[Any]) -> xr.Dataset:

@@ -1,7 +1,6 @@
 """The NUTS method: `stan/gradient_model.stan` sampled by a Stan engine."""
 
 import warnings
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,41 +9,13 @@ from nadpvi.engines.base import MAX_SEED, SAMPLER_COLUMNS, Engine, SamplerSettin
 from nadpvi.engines.programs import program_path
 from nadpvi.errors import ArgumentError, InferenceWarning
 from nadpvi.gradient_model import GradientModel
+from nadpvi.inference.draws import PostProcessingDraws, seed_sequence
 
-__all__ = ["PostProcessingDraws", "make_stan_data", "prepare_nuts", "sample_nuts"]
+__all__ = ["make_stan_data", "prepare_nuts", "sample_nuts"]
 
 FloatArray = NDArray[np.float64]
 
 PROGRAM = "gradient_model"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PostProcessingDraws:
-    """Draws from the posterior of the post-processing model.
-
-    Attributes
-    ----------
-    phi_star : ndarray, shape (chain, draw, D)
-        Optimum of the variational problem, in units of phi.
-    curvature : ndarray, shape (chain, draw, D)
-        Diagonal Hessian a = softplus(v) of the negative ELBO.
-    v : ndarray, shape (chain, draw, D)
-        Unconstrained curvature.
-    tau : ndarray, shape (chain, draw, D), or None
-        Sd that subsampling adds to a noisy gradient; None where it was fixed at 0.
-    sample_stats : dict of str to ndarray, shape (chain, draw)
-        The sampler's own statistics under ArviZ's names.
-    engine_name, engine_version : str
-        What sampled.
-    """
-
-    phi_star: FloatArray
-    curvature: FloatArray
-    v: FloatArray
-    tau: FloatArray | None
-    sample_stats: dict[str, NDArray[np.generic]]
-    engine_name: str
-    engine_version: str
 
 
 def make_stan_data(
@@ -97,13 +68,7 @@ def make_stan_data(
 
 def _stan_seed(seed: int | np.random.SeedSequence) -> int:
     """Return a seed for Stan drawn from a spawned child of the caller's seed."""
-    if isinstance(seed, np.random.SeedSequence):
-        root = seed
-    elif isinstance(seed, int | np.integer) and not isinstance(seed, bool) and seed >= 0:
-        root = np.random.SeedSequence(int(seed))
-    else:
-        raise ArgumentError(f"seed must be a non-negative integer or a SeedSequence (got {seed!r}).")
-    return int(root.spawn(1)[0].generate_state(1)[0]) & MAX_SEED
+    return int(seed_sequence(seed).spawn(1)[0].generate_state(1)[0]) & MAX_SEED
 
 
 def _warn_of_trouble(sample_stats: dict[str, NDArray[np.generic]], max_treedepth: int) -> None:

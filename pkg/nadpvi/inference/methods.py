@@ -1,0 +1,105 @@
+"""The methods of `infer` by name: the one place where a method is added."""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from nadpvi.containers.release import Release
+from nadpvi.engines.base import Engine
+from nadpvi.errors import ArgumentError
+from nadpvi.gradient_model import GradientModel
+from nadpvi.inference.draws import PostProcessingDraws
+from nadpvi.inference.exact import sample_exact
+from nadpvi.inference.laplace import sample_laplace
+from nadpvi.inference.nuts import sample_nuts
+
+__all__ = ["METHODS", "Method", "Task", "find_method"]
+
+
+class Task(NamedTuple):
+    """What a method is given: the release, its diagonal model, and checked settings.
+
+    `engine` is None for a method that does not use Stan.
+    """
+
+    release: Release
+    model: GradientModel
+    draws: int
+    chains: int
+    warmup: int
+    adapt_delta: float
+    burn_in: float
+    seed: np.random.SeedSequence
+    engine: Engine | None
+
+
+class Method(NamedTuple):
+    """How a method samples, and what must be known about it.
+
+    Attributes
+    ----------
+    sample : callable
+        Takes a `Task`, returns the draws.
+    uses_stan : bool
+        Whether it needs an engine, `warmup` and `adapt_delta`.
+    has_chains : bool
+        Whether its draws depend on each other, so that chains can disagree.
+    curvature : str
+        What it takes the curvature to be.
+    """
+
+    sample: Callable[[Task], PostProcessingDraws]
+    uses_stan: bool
+    has_chains: bool
+    curvature: str
+
+
+def _nuts(task: Task) -> PostProcessingDraws:
+    """Sample with Stan's NUTS."""
+    if task.engine is None:
+        raise ArgumentError("method='nuts' needs a Stan engine.")
+    return sample_nuts(
+        task.model,
+        engine=task.engine,
+        draws=task.draws,
+        chains=task.chains,
+        warmup=task.warmup,
+        seed=task.seed,
+        adapt_delta=task.adapt_delta,
+    )
+
+
+def _exact(task: Task) -> PostProcessingDraws:
+    """Draw independently from the quadrature of the collapsed density."""
+    return sample_exact(task.model, draws=task.draws, chains=task.chains, seed=task.seed)
+
+
+def _laplace(task: Task) -> PostProcessingDraws:
+    """Draw independently from the Gaussian at the mode."""
+    return sample_laplace(task.model, draws=task.draws, chains=task.chains, seed=task.seed)
+
+
+METHODS: Mapping[str, Method] = {
+    "nuts": Method(_nuts, uses_stan=True, has_chains=True, curvature="diagonal"),
+    "exact": Method(_exact, uses_stan=False, has_chains=False, curvature="diagonal"),
+    "laplace": Method(_laplace, uses_stan=False, has_chains=False, curvature="diagonal"),
+}
+
+
+def find_method(name: object) -> Method:
+    """Return the method of that name.
+
+    Raises
+    ------
+    ArgumentError
+        If there is none; the known names are listed.
+
+    Examples
+    --------
+    >>> find_method("exact").uses_stan
+    False
+    """
+    if not isinstance(name, str) or name not in METHODS:
+        raise ArgumentError(f"method must be one of {', '.join(map(repr, METHODS))} (got {name!r}).")
+    return METHODS[name]
