@@ -1,5 +1,9 @@
 """Poisson subsampling: independent inclusions, whatever the route to them."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -113,3 +117,21 @@ def test_gaps_that_no_geometric_variable_has_do_no_harm(gaps):
     index = poisson_sample(Stub(gaps), num_records=30, sampling_rate=0.1)
     assert ((index >= 0) & (index < 30)).all()
     assert (np.diff(index) > 0).all()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_streams_made_before_a_fork_are_refused_after_it():
+    """In a process of its own, since a fork copies all that its process holds."""
+    code = (
+        "import os\n"
+        "from nadpvi.privacy.randomness import make_streams\n"
+        "streams = make_streams(insecure_seed=None)\n"
+        "streams.check_process()\n"
+        "if os.fork() == 0:\n"
+        "    try: streams.check_process()\n"
+        "    except RuntimeError as error: print(error, flush=True)\n"
+        "    os._exit(0)\n"
+        "os.wait()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "forked process" in done.stdout

@@ -6,6 +6,7 @@ locked and can take the process down. Bytes are written with plain system calls 
 
 import contextlib
 import errno
+import functools
 import io
 import json
 import os
@@ -46,11 +47,17 @@ _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.E
 
 def package_versions() -> dict[str, str]:
     """Return the versions that a result depends on, by distribution name, of those that are installed."""
+    return dict(_package_versions())
+
+
+@functools.cache
+def _package_versions() -> tuple[tuple[str, str], ...]:
+    """Look the versions up once: it takes longer than a small run."""
     versions = {}
     for name in _RECORDED_PACKAGES:
         with contextlib.suppress(PackageNotFoundError):
             versions[name] = version(name)
-    return versions
+    return tuple(versions.items())
 
 
 def check_writable(path: str | os.PathLike[str], *, overwrite: bool) -> Path:

@@ -1,13 +1,15 @@
 """One purpose, one stream: where every random number of a run comes from."""
 
+import dataclasses
 import hashlib
 import hmac
+import os
 import secrets
 from dataclasses import dataclass
 
 import numpy as np
 
-from nadpvi.errors import ArgumentError
+from nadpvi.errors import ArgumentError, PrivacyError
 
 __all__ = ["Streams", "check_seed", "make_streams"]
 
@@ -32,6 +34,14 @@ class Streams:
     monte_carlo: np.random.Generator
     noise: np.random.Generator | None
     rows: np.random.Generator
+    process: int = dataclasses.field(default_factory=os.getpid)
+
+    def check_process(self) -> None:
+        """Raise `PrivacyError` in a process other than that which made the streams."""
+        if os.getpid() != self.process:
+            raise PrivacyError(
+                "random streams must not be shared with a forked process: its samples would repeat."
+            )
 
 
 def check_seed(name: str, seed: object) -> int:

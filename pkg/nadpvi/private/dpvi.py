@@ -56,6 +56,7 @@ def step(
     - Whether a step fails does not depend on a record: one on which the model fails contributes zero, like
       one whose gradient is not finite.
     """
+    streams.check_process()
     num_params = len(settings.initial_phi) // 2
     standard_normal = streams.monte_carlo.standard_normal((settings.monte_carlo_samples, num_params))
     public = public_gradient(settings.description, phi=state.phi, standard_normal=standard_normal)
