@@ -62,8 +62,9 @@ def check_model(description: ModelDescription) -> None:
         # Whichever record holds the batch's largest or smallest value, it is among the others once.
         turned = RecordBatch(x=np.roll(batch.x, shift, axis=0), y=np.roll(batch.y, shift))
         _check_separate(description, turned, name=name, rng=rng)
-    for num_records in (_NUM_RECORDS, block_rows(_NUM_RUN_DRAWS * len(description.names))):
-        _check_places(description, num_records=num_records, name=name, rng=rng)
+    _check_places(
+        description, num_records=block_rows(_NUM_RUN_DRAWS * len(description.names)), name=name, rng=rng
+    )
     for row in range(_NUM_RECORDS):
         one = slice(row, row + 1)
         alone = _value(description, theta, RecordBatch(x=batch.x[one], y=batch.y[one]), name=name)
@@ -121,7 +122,7 @@ def _check_places(
 ) -> None:
     """Raise if a record's gradient changes with its place in a block, its company, or what came before.
 
-    Blocks as long as a run's are among them, and what a record gives is compared to what it gives alone.
+    The block is as long as a run's. Last bits are not compared: they are the matrix product's.
     """
     others = _made_up(description, rng=rng)
     chosen = rng.integers(_NUM_RECORDS, size=num_records)
@@ -134,7 +135,8 @@ def _check_places(
         for company in (crowd, RecordBatch(x=np.zeros_like(crowd.x), y=np.zeros_like(crowd.y))):
             batch = RecordBatch(x=company.x.copy(), y=company.y.copy())
             batch.x[place], batch.y[place] = record.x[0], record.y[0]
-            if not np.array_equal(expected, _first_gradient(description, batch, name=name, row=place)):
+            found = _first_gradient(description, batch, name=name, row=place)
+            if not np.allclose(found, expected, rtol=1e-9, atol=1e-12 * np.abs(expected).max()):
                 raise PrivacyError(
                     f"{name} lets records influence each other: the gradient of one changes with its place, "
                     "with the others, or with earlier calls. It must depend on that record and theta alone."
