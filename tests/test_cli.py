@@ -302,3 +302,26 @@ def test_a_name_that_the_terminal_cannot_show(folder):
     )
     assert done.returncode == 0, done.stderr
     assert "gr\\xf6\\xdfe.nc" in done.stdout
+
+
+class TestFilesThatNothingReplaces:
+    """A ledger and a checkpoint are what a count, or the end of a run, depends on; --force spares them."""
+
+    def test_a_ledger(self, folder):
+        made = run("ledger", "book", "--create", "--label", "people", cwd=folder)
+        assert made.returncode == 0, made.stderr
+        before = (folder / "book").read_bytes()
+        spoilt = run("release", *BASE, "--epsilon", "2", "-o", "book", "--force", cwd=folder)
+        assert spoilt.returncode == 1
+        assert "book is a ledger, which nothing replaces" in spoilt.stderr
+        assert (folder / "book").read_bytes() == before
+
+    def test_a_checkpoint(self, folder):
+        (folder / "c").write_bytes(b'\x89HDF\r\n\x1a\n ... {"kind": "checkpoint", "format_version": 1} ...')
+        spoilt = run("release", *BASE, "--epsilon", "2", "-o", "c", "--force", cwd=folder)
+        assert "c is a checkpoint, which nothing replaces" in spoilt.stderr
+        again = run(
+            "release", *BASE, "--epsilon", "2", "-o", "r9.nc", "--checkpoint", "c", "--force", cwd=folder
+        )
+        assert again.returncode == 1
+        assert "resume it, or delete it" in again.stderr

@@ -422,3 +422,22 @@ def test_the_release_is_not_written_over_the_ledger(killed, book):
     assert done.returncode == 2
     assert "is an input" in done.stderr
     assert book.path.read_bytes() == before
+
+
+@pytest.mark.parametrize("call", ["release", "resume", "partial_release"])
+def test_a_ledger_is_given_opened(schema, table, killed, book, call):
+    path, _ = killed(ledger=book)
+    arguments = {
+        "release": lambda: na.release(MODEL, table, schema=schema, privacy=BUDGET, ledger=str(book.path)),
+        "resume": lambda: na.resume(path, table, ledger=str(book.path)),
+        "partial_release": lambda: na.partial_release(path, ledger=str(book.path)),
+    }
+    with pytest.raises(na.ArgumentError, match=r"Ledger\.open"):
+        arguments[call]()
+
+
+def test_a_real_checkpoint_is_known_as_one(killed, schema, table, tmp_path):
+    path, _ = killed()
+    made = na.release(MODEL, table, schema=schema, privacy=BUDGET, config=CONFIG)
+    with pytest.raises(na.FileError, match="is a checkpoint"):
+        made.save(path, overwrite=True)

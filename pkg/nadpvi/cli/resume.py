@@ -59,6 +59,7 @@ def resume(
                 output=output,
                 overwrite=force,
                 checkpoint=checkpoint,
+                table=private,
             )
     report_release(made, output, as_json=json)
     if partial:

@@ -259,7 +259,7 @@ def _release(*, table: Path, schema: Path, quiet: bool, **settings: Any) -> Rele
             **settings,
         )
 
-    return make_and_save(make, output=output, overwrite=overwrite, checkpoint=checkpoint)
+    return make_and_save(make, output=output, overwrite=overwrite, checkpoint=checkpoint, table=table)
 
 
 def _infer(made: Release, *, quiet: bool, **settings: Any) -> Posterior:

@@ -1,5 +1,6 @@
 """From a private run to a file: whatever happens, a trace that was paid for ends up on disk."""
 
+import shlex
 import signal
 import tempfile
 from collections.abc import Callable
@@ -14,7 +15,12 @@ __all__ = ["make_and_save", "report_release", "save_release"]
 
 
 def make_and_save(
-    make: Callable[[], Release], *, output: Path, overwrite: bool, checkpoint: Path | None
+    make: Callable[[], Release],
+    *,
+    output: Path,
+    overwrite: bool,
+    checkpoint: Path | None,
+    table: Path,
 ) -> Release:
     """Return what `make` gives, saved; its checkpoint is deleted once the whole release is on disk.
 
@@ -35,7 +41,11 @@ def make_and_save(
             if stop.release.guarantee is None
             else f"epsilon {stop.release.guarantee.epsilon:.4g} is spent; "
         )
-        again = f"; go on with: nadpvi resume {checkpoint}" if checkpoint is not None else ""
+        again = ""
+        if checkpoint is not None:
+            again = "; go on with: " + shlex.join(
+                ["nadpvi", "resume", str(checkpoint), str(table), "-o", str(output), "--force"]
+            )
         say(f"nadpvi: {stop}; {spent}partial release: {written}{again}")
         raise
     save_release(made, output, overwrite=overwrite)

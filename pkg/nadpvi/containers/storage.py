@@ -60,19 +60,21 @@ def _package_versions() -> tuple[tuple[str, str], ...]:
     return tuple(versions.items())
 
 
-def check_writable(path: str | os.PathLike[str], *, overwrite: bool) -> Path:
+def check_writable(path: str | os.PathLike[str], *, overwrite: bool, is_private: bool = False) -> Path:
     """Return `path` as a `Path` after checking that a file may be put there.
 
     Raises
     ------
     FileError
         If its folder is missing or not writable, if it is a folder or special file, or if it exists and
-        `overwrite` is false.
+        `overwrite` is false. A ledger, and a checkpoint unless `is_private`, is not replaced even so.
     """
     target = Path(path)
     try:
         if target.exists() and not target.is_file():
             raise FileError(f"{target} is not a regular file; name another output file.")
+        if overwrite and not is_private and (kind := _irreplaceable(target)):
+            raise FileError(f"{target} is a {kind}, which nothing replaces; choose another name.")
         if target.exists() and not overwrite:
             raise FileError(f"{target} exists; choose another name or allow it to be replaced (--force).")
         if not target.parent.is_dir():
@@ -84,6 +86,16 @@ def check_writable(path: str | os.PathLike[str], *, overwrite: bool) -> Path:
     except (OSError, ValueError) as error:
         raise FileError(f"cannot use {target}: {_reason(error)}.") from error
     return target
+
+
+def _irreplaceable(target: Path) -> str | None:
+    """Return what a file is if replacing it would lose what a budget's count or a run's end depends on."""
+    if not target.is_file():
+        return None
+    content = target.read_bytes()
+    if content.startswith(b'{"kind": "nadpvi ledger"'):
+        return "ledger"
+    return "checkpoint" if b'"kind": "checkpoint"' in content else None
 
 
 def check_not_an_input(
@@ -118,7 +130,7 @@ def write_bytes(
         If the place is unsuitable (`check_writable`), writing failed, or, without `overwrite`, another
         process has made the file meanwhile. No half-written file is left.
     """
-    target = check_writable(path, overwrite=overwrite)
+    target = check_writable(path, overwrite=overwrite, is_private=private)
     aside = target.with_name(f".nadpvi-{secrets.token_hex(8)}.part")
     try:
         mode = 0o600 if private else 0o666

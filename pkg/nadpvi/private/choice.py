@@ -15,7 +15,7 @@ from nadpvi.privacy.budget import PrivacyBudget
 from nadpvi.privacy.ledger import Ledger
 from nadpvi.privacy.randomness import Streams, check_seed, make_streams
 from nadpvi.privacy.selection import Selection, draw_num_runs
-from nadpvi.private.curator import check_types
+from nadpvi.private.curator import check_ledger, check_types
 from nadpvi.private.dpvi import Trace
 from nadpvi.private.dry_run import check_model
 from nadpvi.private.execution import Booking, Part, run_steps
@@ -78,6 +78,7 @@ def choose(
     """
     configs = _check_candidates(candidates)
     check_types(model, schema=schema, privacy=privacy, config=configs[0])
+    check_ledger(ledger)
     if not isinstance(privacy, PrivacyBudget):
         raise ArgumentError("privacy must be a PrivacyBudget: a choice without noise is not private.")
     if not isinstance(selection, Selection):

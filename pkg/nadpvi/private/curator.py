@@ -12,7 +12,7 @@ from nadpvi.config import DPVIConfig
 from nadpvi.containers.release import Release
 from nadpvi.containers.storage import check_writable
 from nadpvi.description import ModelDescription
-from nadpvi.errors import ArgumentError, PrivacyError
+from nadpvi.errors import ArgumentError, FileError, PrivacyError
 from nadpvi.mechanism import make_mechanism
 from nadpvi.models import Model
 from nadpvi.privacy.budget import NonPrivate, PrivacyBudget
@@ -27,7 +27,7 @@ from nadpvi.private.records import make_records
 from nadpvi.schema import Schema
 from nadpvi.tables import TableLike, to_table
 
-__all__ = ["check_types", "partial_release", "release", "resume"]
+__all__ = ["check_ledger", "check_types", "partial_release", "release", "resume"]
 
 
 def release(
@@ -96,6 +96,7 @@ def release(
     """
     settings = config if config is not None else DPVIConfig()
     check_types(model, schema=schema, privacy=privacy, config=settings)
+    check_ledger(ledger)
     if insecure_seed is not None:
         check_seed("insecure_seed", insecure_seed)
     description = ModelDescription(model=model, schema=schema, guide=settings.guide)
@@ -134,7 +135,8 @@ def resume(
     """Return the whole release of an interrupted run, going on from its checkpoint with fresh noise.
 
     The steps that were done are kept and count once; those that are left get noise and samples of their own.
-    A checkpoint can be resumed once: this call replaces it with one of its own. Steps after the last
+    A checkpoint can be resumed once: this call replaces it with one of its own. Delete that once the release
+    is saved. Steps after the last
     checkpoint of a run that was killed are drawn anew; the old ones have died with their process unseen.
 
     Parameters
@@ -160,6 +162,7 @@ def resume(
         As for `release`; the checkpoint can be resumed again.
     """
     path = Path(checkpoint)
+    check_ledger(ledger)
     with _held(path) as old:
         check_usable(old.attempt, num_steps=old.num_steps, to_resume=True)
         if not old.steps_left:
@@ -217,6 +220,7 @@ def partial_release(checkpoint: str | os.PathLike[str], *, ledger: Ledger | None
     FileError
         If the checkpoint is damaged, or the ledger is missing.
     """
+    check_ledger(ledger)
     with _held(Path(checkpoint)) as old:
         # Without steps left it may be had again; otherwise its run has failed, or has gone on elsewhere.
         check_usable(old.attempt, num_steps=old.num_steps, to_resume=old.steps_left > 0)
@@ -281,9 +285,19 @@ def _check_checkpoint(
     """Refuse a checkpoint where one makes no sense, or cannot be written."""
     if isinstance(privacy, NonPrivate) or insecure_seed is not None:
         raise ArgumentError("checkpoint is for private runs: a simulation can be run again.")
+    if Path(checkpoint).exists():
+        raise FileError(
+            f"{checkpoint} exists, and a checkpoint is never replaced: resume it, or delete it if useless."
+        )
     check_writable(checkpoint, overwrite=False)
     # What a resumed run will read back.
     ModelDescription.from_dict(description.to_dict())
+
+
+def check_ledger(ledger: object) -> None:
+    """Refuse a ledger that is none, such as its path."""
+    if not isinstance(ledger, Ledger | None):
+        raise ArgumentError(f"ledger must be a Ledger, from Ledger.open(path) (got {type(ledger).__name__}).")
 
 
 def check_types(model: object, *, schema: object, privacy: object, config: object) -> None:
