@@ -125,6 +125,7 @@ def _make_plan(mechanism: Mechanism, *, num_records: int, num_window_steps: int,
     made = Plan(
         epsilon=privacy.epsilon if isinstance(privacy, PrivacyBudget) else math.inf,
         delta=privacy.delta if isinstance(privacy, PrivacyBudget) else 0.0,
+        protects=_protects(description),
         neighbouring_relation=(
             privacy.neighbouring_relation if isinstance(privacy, PrivacyBudget) else "none"
         ),
@@ -210,3 +211,9 @@ def _check_types(model: object, *, schema: object, privacy: object, config: obje
             f"{type(model).__name__} cannot be planned for: it has no simulate(theta, x, *, rng), which "
             "draws outcomes from the model."
         )
+
+
+def _protects(description: ModelDescription) -> str:
+    """Return the unit of privacy in words."""
+    person = description.schema.person
+    return "one record" if person is None else f"one person, up to {person.max_rows} records each"

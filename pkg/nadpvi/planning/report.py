@@ -49,6 +49,8 @@ class Plan:
     ----------
     epsilon, delta, neighbouring_relation
         The budget; infinity, 0 and "none" for a run without noise.
+    protects : str
+        The unit of privacy, in words: "one record", or "one person, up to 3 records each".
     num_records : int
         N, the guess that the plan rests on.
     num_steps, num_window_steps, sampling_rate, clip_norm, noise_multiplier
@@ -95,6 +97,7 @@ class Plan:
     epsilon: float
     delta: float
     neighbouring_relation: str
+    protects: str
     num_records: int
     num_steps: int
     num_window_steps: int
@@ -164,7 +167,7 @@ class Plan:
         """Return the settings, a line each."""
         half = len(self.names)
         budget = (
-            f"epsilon {self.epsilon:g}, delta {self.delta:g}, {self.neighbouring_relation}"
+            f"epsilon {self.epsilon:g}, delta {self.delta:g}, {self.neighbouring_relation}, {self.protects}"
             if self.noise_multiplier
             else "none: this run would not be private"
         )
