@@ -293,7 +293,6 @@ nadpvi.private.dpvi.step = step
 EAGER = "import nadpvi.private.checkpoint_writer as writer; writer._SECONDS_BETWEEN_WRITES = 0.0"
 
 
-
 class Run:
     """One command in a fresh folder of its own; `found` are the canaries in all that it left."""
 
