@@ -10,8 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from person_tables import CANARY, DESIGN, SCHEMA, encode, groups_of, kept_rows, table_of
 
@@ -19,6 +17,9 @@ from nadpvi.encoding import make_design
 from nadpvi.errors import ArgumentError, DataError, NadpviError, PrivacyError
 from nadpvi.private.records import Records, make_records
 from nadpvi.schema import Person
+
+pa = pytest.importorskip("pyarrow", reason="the parquet extra is not installed")
+pq = pytest.importorskip("pyarrow.parquet", reason="the parquet extra is not installed")
 
 SAME_GROUPS = {
     "text": pd.Series(["7", "12", "7", "-3", "12"], dtype=str),
