@@ -39,8 +39,8 @@ class UserModel:
     def prior_moments(self, design):
         return self.inner.prior_moments(design)
 
-    def log_prior(self, theta):
-        return self.inner.log_prior(theta) if self.prior is None else self.prior(theta)
+    def log_prior(self, theta, design):
+        return self.inner.log_prior(theta, design) if self.prior is None else self.prior(theta)
 
     def log_likelihood(self, theta, batch):
         return self.likelihood(theta, batch)

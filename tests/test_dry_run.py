@@ -155,9 +155,9 @@ class TestScoresThatSeeTheBlock:
         class Sly(na.models.LogisticRegression):
             calls: ClassVar[list[float]] = []
 
-            def score(self, linear_predictor, y):
-                out = np.array(super().score(linear_predictor, y))
-                alter(out, linear_predictor, self.calls)
+            def score(self, predictors, y):
+                out = np.array(super().score(predictors, y))
+                alter(out[0], predictors[0], self.calls)
                 return out
 
         with pytest.raises(na.PrivacyError, match="influence each other"):

@@ -12,6 +12,7 @@ PACKAGE = Path(nadpvi.__file__).parent
 
 # Code that sees records, or that produces what may be released from them.
 PRIVATE = {
+    "nadpvi.private.batches",
     "nadpvi.private.records",
     "nadpvi.private.gradients",
     "nadpvi.private.dpsgd",

@@ -14,7 +14,8 @@ from nadpvi.description import ModelDescription
 from nadpvi.models.base import RecordBatch
 from nadpvi.privacy.noise import GRID_UNITS, NoNoise
 from nadpvi.privacy.randomness import make_streams
-from nadpvi.private.dpvi import Block, evaluated, public_gradient, run
+from nadpvi.private.batches import Block, evaluated
+from nadpvi.private.dpvi import public_gradient, run
 from nadpvi.private.records import Records, make_records
 from nadpvi.settings import make_settings
 

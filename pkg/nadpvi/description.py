@@ -1,6 +1,6 @@
 """What was fitted, in public terms: model, schema and guide, enough to rebuild every name and encoding."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -34,11 +34,12 @@ class ModelDescription:
     model: Model
     schema: Schema
     guide: MeanField
+    design: Design = field(init=False)
+    """The encoding of the model's columns."""
 
-    @property
-    def design(self) -> Design:
-        """The encoding of the model's columns."""
-        return self.model.design(self.schema)
+    def __post_init__(self) -> None:
+        # Asked for in every step of a run, so it is worked out once.
+        object.__setattr__(self, "design", self.model.design(self.schema))
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -48,7 +49,7 @@ class ModelDescription:
     @property
     def names(self) -> tuple[str, ...]:
         """Labels of the K axes of theta."""
-        return tuple(label for block in self.parameters for label in block.coords)
+        return tuple(label for block in self.parameters for label in block.coords[0])
 
     @property
     def phi_labels(self) -> tuple[str, ...]:

@@ -50,7 +50,7 @@ def non_private_posterior(
     description = ModelDescription(model=model, schema=schema, guide=MeanField())
     records = make_records(to_table(table), description.design)
     batch = RecordBatch(x=records.x, y=records.y)
-    mode, precision = _mode_and_precision(model, batch, num_params=len(description.names))
+    mode, precision = _mode_and_precision(description, batch)
     rng = np.random.default_rng(None if seed is None else check_seed("seed", seed))
     factor = linalg.cholesky(precision, lower=True)
     noise = rng.standard_normal((draws, len(mode)))
@@ -63,16 +63,18 @@ def non_private_posterior(
     )
 
 
-def _mode_and_precision(model: Model, batch: RecordBatch, *, num_params: int) -> tuple[Array, Array]:
+def _mode_and_precision(description: ModelDescription, batch: RecordBatch) -> tuple[Array, Array]:
     """Return the posterior mode, shape (K,), and the negative Hessian there, shape (K, K)."""
     from autograd import grad, jacobian
 
+    model, design = description.model, description.design
+
     def loss(theta: Array) -> Array:
-        total: Array = -(model.log_likelihood(theta[None, :], batch).sum() + model.log_prior(theta))
+        total: Array = -(model.log_likelihood(theta[None, :], batch).sum() + model.log_prior(theta, design))
         return total
 
     gradient = grad(loss)
-    start = np.zeros(num_params)
+    start, _ = model.prior_moments(design)
     found = optimize.minimize(
         loss, start, jac=gradient, method="L-BFGS-B", options={"maxiter": 2000, "ftol": 1e-9, "gtol": 1e-6}
     )

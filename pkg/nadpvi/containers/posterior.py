@@ -180,8 +180,8 @@ def model_variables(description: ModelDescription, theta: Array) -> xr.Dataset:
     coords: dict[str, Any] = {"chain": np.arange(theta.shape[0]), "draw": np.arange(theta.shape[1])}
     first = 0
     for block in description.parameters:
-        last = first + len(block.coords)
-        variables[block.name] = (("chain", "draw", block.dim), theta[..., first:last])
-        coords[block.dim] = np.array(block.coords, dtype=object)
+        last = first + len(block.coords[0])
+        variables[block.name] = (("chain", "draw", *block.dims), theta[..., first:last])
+        coords[block.dims[0]] = np.array(block.coords[0], dtype=object)
         first = last
     return xr.Dataset(variables, coords=coords)

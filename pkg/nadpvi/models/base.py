@@ -1,15 +1,15 @@
 """What a model must say about itself: the protocol that every model file follows."""
 
-from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nadpvi.encoding import Design
+from nadpvi.models.parameters import Parameter
 from nadpvi.schema import Schema
 
-__all__ = ["GeneralizedLinearModel", "Model", "Parameter", "RecordBatch", "SimulatingModel"]
+__all__ = ["ExponentialFamily", "LinearModel", "Model", "Parameter", "RecordBatch", "SimulatingModel"]
 
 Array = NDArray[np.float64]
 
@@ -22,25 +22,6 @@ class RecordBatch(NamedTuple):
 
     def __repr__(self) -> str:
         return "RecordBatch(private)"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parameter:
-    """A named block of model parameters, as the posterior will show it.
-
-    Parameters
-    ----------
-    name : str
-        Variable name, such as ``coefficients``.
-    dim : str
-        Name of its one dimension, such as ``coefficient``.
-    coords : tuple of str
-        Unique labels along that dimension.
-    """
-
-    name: str
-    dim: str
-    coords: tuple[str, ...]
 
 
 @runtime_checkable
@@ -58,15 +39,15 @@ class Model(Protocol):
         ...
 
     def parameters(self, design: Design) -> tuple[Parameter, ...]:
-        """Return the named parameter blocks; their coords, in order, are the K axes of theta."""
+        """Return the named parameter blocks; their unconstrained coordinates, in order, make up theta."""
         ...
 
     def prior_moments(self, design: Design) -> tuple[Array, Array]:
         """Return prior mean and standard deviation of unconstrained theta, each of shape (K,)."""
         ...
 
-    def log_prior(self, theta: Array) -> Array:
-        """Return the log prior density of unconstrained theta, shape (..., K) -> (...)."""
+    def log_prior(self, theta: Array, design: Design) -> Array:
+        """Return the log prior density of unconstrained theta, its Jacobian included: (..., K) -> (...)."""
         ...
 
     def log_likelihood(self, theta: Array, batch: RecordBatch) -> Array:
@@ -87,14 +68,56 @@ class Model(Protocol):
 
 
 @runtime_checkable
-class GeneralizedLinearModel(Model, Protocol):
-    """A model that sees records only through the linear predictor ``x @ theta``.
+class LinearModel(Model, Protocol):
+    """A model that sees the features only through J linear predictors, besides E parameters of its own.
 
-    Its gradients are matrix products; the general path must give the same numbers.
+    Theta is J blocks of F coefficients, one block a predictor, and then the E others. Gradients are matrix
+    products; the general path must give the same numbers.
     """
 
-    def score(self, linear_predictor: Array, y: Array) -> Array:
-        """Return d log p(y | eta) / d eta, elementwise over the broadcast shapes."""
+    num_extras: ClassVar[int]
+
+    def score(self, predictors: Array, y: Array) -> Array:
+        """Return the derivatives of log p(y | predictors) in each predictor and each further parameter.
+
+        Parameters
+        ----------
+        predictors : ndarray, shape (J + E, ...)
+            The linear predictors ``x @ coefficients`` and, after them, the further parameters; the trailing
+            axes broadcast against `y`.
+        y : ndarray
+            Outcomes.
+
+        Returns
+        -------
+        ndarray, shape (J + E, ...)
+            A new array.
+        """
+        ...
+
+
+@runtime_checkable
+class ExponentialFamily(Model, Protocol):
+    """A model with log p(y | theta) = natural(theta) . statistics(y) - log_partition(theta) + h(y).
+
+    A record's gradient is then linear in its P statistics, so that those of a batch are one matrix product.
+    """
+
+    def statistics(self, batch: RecordBatch) -> Array:
+        """Return the sufficient statistics of each record, shape (B, P)."""
+        ...
+
+    def natural_gradient(self, theta: Array) -> Array:
+        """Return d/d theta of the P natural parameters and, last, of minus the log partition.
+
+        Parameters
+        ----------
+        theta : ndarray, shape (..., K)
+
+        Returns
+        -------
+        ndarray, shape (..., P + 1, K)
+        """
         ...
 
 

@@ -42,6 +42,7 @@ class LogisticRegression:
     """
 
     kind: ClassVar[str] = "logistic_regression"
+    num_extras: ClassVar[int] = 0
 
     outcome: str
     predictors: tuple[str, ...] | None = None
@@ -67,21 +68,21 @@ class LogisticRegression:
 
     def parameters(self, design: Design) -> tuple[Parameter, ...]:
         """Return one block, ``coefficients``, labelled by the design's columns."""
-        return (Parameter(name="coefficients", dim="coefficient", coords=design.labels),)
+        return (Parameter(name="coefficients", dims=("coefficient",), coords=(design.labels,)),)
 
     def prior_moments(self, design: Design) -> tuple[Array, Array]:
         """Return the coefficients' prior mean and standard deviation, each of shape (K,)."""
         num_params = len(design.labels)
         return np.zeros(num_params), np.full(num_params, self.prior_sd)
 
-    def log_prior(self, theta: Array) -> Array:
+    def log_prior(self, theta: Array, design: Design) -> Array:
         """Return the log prior density, shape (..., K) -> (...)."""
         standardised = theta / self.prior_sd
         constant = math.log(self.prior_sd) + 0.5 * math.log(2.0 * math.pi)
         density: Array = anp.sum(-0.5 * standardised**2 - constant, axis=-1)
         return density
 
-    def log_prior_gradient(self, theta: Array) -> Array:
+    def log_prior_gradient(self, theta: Array, design: Design) -> Array:
         """Return the gradient of `log_prior`, shape (..., K) -> (..., K)."""
         gradient: Array = -theta / self.prior_sd**2
         return gradient
@@ -92,10 +93,10 @@ class LogisticRegression:
         density: Array = batch.y * linear_predictor - anp.logaddexp(0.0, linear_predictor)
         return density
 
-    def score(self, linear_predictor: Array, y: Array) -> Array:
-        """Return y - logit^-1(eta), in [-1, 1]."""
+    def score(self, predictors: Array, y: Array) -> Array:
+        """Return y - logit^-1(eta), in [-1, 1], for the one linear predictor: (1, ...) -> (1, ...)."""
         # The logistic function written with tanh, which NumPy vectorises: the same to 1e-16 absolute.
-        residual: Array = np.tanh(0.5 * linear_predictor)
+        residual: Array = np.tanh(0.5 * predictors)
         residual *= -0.5
         residual += y - 0.5
         return residual

@@ -14,7 +14,7 @@ from nadpvi.description import ModelDescription
 from nadpvi.errors import ModelError, NadpviError, PrivacyError
 from nadpvi.made_up import made_up_records, prior_draws
 from nadpvi.models.base import RecordBatch
-from nadpvi.private.dpvi import block_rows
+from nadpvi.private.batches import block_rows
 from nadpvi.private.gradients import GradientFunction, autograd_route, gradient_function
 
 __all__ = ["check_model", "warn_of_failure"]

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nadpvi.guides import MeanField
-from nadpvi.models.base import GeneralizedLinearModel, Model, RecordBatch
+from nadpvi.models.base import LinearModel, Model, RecordBatch
 
 __all__ = [
     "DenseGradients",
@@ -118,7 +118,7 @@ def gradient_function(
     Parameters
     ----------
     model : Model
-        Matrix products are used where it is a `GeneralizedLinearModel`.
+        Matrix products are used where it is a `LinearModel`.
     guide : MeanField
         The variational family.
     phi : ndarray, shape (D,)
@@ -150,7 +150,7 @@ def _is_linear(kind: type[Model]) -> bool:
 
 
 def linear_route(
-    model: GeneralizedLinearModel,
+    model: LinearModel,
     *,
     guide: MeanField,
     phi: Array,
@@ -164,7 +164,7 @@ def linear_route(
     is_plain = bool((located == 1.0).all())
 
     def gradients(batch: RecordBatch) -> LinearGradients:
-        residual = -model.score(batch.x @ theta.T, batch.y[:, None])
+        residual = -model.score((batch.x @ theta.T)[None], batch.y[:, None])[0]
         scale = residual @ noise
         scale *= batch.x
         x = batch.x if is_plain else batch.x * located

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from nadpvi.description import ModelDescription
 from nadpvi.models.base import RecordBatch
 from nadpvi.privacy.noise import NoiseSource
-from nadpvi.private.dpvi import blocks, evaluated
+from nadpvi.private.batches import blocks, evaluated
 from nadpvi.private.records import Records
 
 __all__ = ["NUM_DRAWS", "private_score"]
