@@ -1,4 +1,4 @@
-"""Smooth maps between the real line and constrained scales, with what optimisation needs of them."""
+"""Softplus, the map to a guide's scales; the parameters of models have theirs in `nadpvi.supports`."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
