@@ -185,7 +185,7 @@ def test_malformed_schema_is_one_line(content: object, remedy: str):
 
 
 def test_columns_must_be_columns():
-    with pytest.raises(SchemaError, match="RealColumn, BinaryColumn or CategoricalColumn"):
+    with pytest.raises(SchemaError, match="RealColumn, BinaryColumn, CategoricalColumn or CountColumn"):
         Schema(columns=("age",))
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from nadpvi.columns import BinaryColumn, CategoricalColumn, RealColumn, quoted
+from nadpvi.columns import BinaryColumn, CategoricalColumn, CountColumn, RealColumn, quoted
 from nadpvi.errors import DataError
 
 __all__ = ["Cells", "missing_cells", "read_levels", "read_numbers"]
@@ -57,8 +57,11 @@ def _is_missing(cell: object) -> bool:
     return cell.is_nan() if isinstance(cell, Decimal) else bool(pd.isna(cell))  # type: ignore[call-overload]
 
 
-def read_numbers(cells: "pd.Series[Any]", column: RealColumn) -> Cells:
-    """Return the numbers in a real column's cells, unscaled; text is parsed, blanks around it ignored."""
+def read_numbers(cells: "pd.Series[Any]", column: RealColumn | CountColumn) -> Cells:
+    """Return the numbers in a real or count column's cells, unscaled; text is parsed, blanks are stripped.
+
+    In a count column a fraction is as invalid as a word.
+    """
     _check_dtype(cells, column.name)
     is_missing = missing_cells(cells)
     if cells.dtype.kind in "biuf":
@@ -78,7 +81,10 @@ def read_numbers(cells: "pd.Series[Any]", column: RealColumn) -> Cells:
     # "-9" in missing_values means the number, whichever way a file writes it.
     codes = [_parse(text) for text in column.missing_values]
     is_missing = is_missing | np.isin(values, [code for code in codes if code == code])
-    return Cells(values, is_missing, np.isnan(values) & ~is_missing, False)
+    is_number = ~np.isnan(values)
+    if isinstance(column, CountColumn):
+        is_number &= values == np.floor(values)
+    return Cells(values, is_missing, ~is_number & ~is_missing, False)
 
 
 def read_levels(cells: "pd.Series[Any]", column: BinaryColumn | CategoricalColumn) -> Cells:

@@ -3,113 +3,37 @@
 Everything here is public and hand-written; a broken rule is one line that names the column and the remedy.
 """
 
-import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nadpvi.errors import SchemaError
+from nadpvi.column_rules import (
+    check_choice,
+    check_name,
+    column_error,
+    listed,
+    number,
+    quoted,
+    shown,
+    texts,
+    whole_number,
+)
 
 __all__ = [
     "BinaryColumn",
     "CategoricalColumn",
     "Column",
+    "CountColumn",
     "RealColumn",
     "column_from_dict",
     "column_to_dict",
     "listed",
     "quoted",
 ]
-
-_MAX_LISTED = 20
-_MAX_LENGTH = 256
-
-
-def quoted(name: object) -> str:
-    """Return a name in double quotes, on one line whatever it holds; cut after 256 characters."""
-    text = str(name)
-    text = text if len(text) <= _MAX_LENGTH else f"{text[:_MAX_LENGTH]}..."
-    return json.dumps(text, ensure_ascii=not text.isprintable())
-
-
-def listed(names: Iterable[object]) -> str:
-    """Return names as one comma-separated line, cut after twenty."""
-    shown = [quoted(name) for name in names]
-    rest = f" and {len(shown) - _MAX_LISTED} more" if len(shown) > _MAX_LISTED else ""
-    return ", ".join(shown[:_MAX_LISTED]) + rest
-
-
-def _fail(name: object, problem: str) -> SchemaError:
-    """Return the error of one column."""
-    return SchemaError(f"schema column {quoted(name)}: {problem}")
-
-
-def _shown(value: object) -> str:
-    """Return a setting as one short line: its value if it is simple, else its type."""
-    return repr(value) if isinstance(value, str | int | float | None) else type(value).__name__
-
-
-def _check_name(name: object) -> str:
-    """Return the column's name, or raise unless it is text that can be shown and saved."""
-    if not isinstance(name, str) or not name.strip():
-        raise SchemaError(f"a schema column's name must be non-empty text (got {_shown(name)})")
-    _check_text(name, name, role="its name")
-    return name
-
-
-def _check_text(name: str, text: str, *, role: str) -> None:
-    """Raise unless a text of a column is printable and short."""
-    # Names and levels travel into the release, where HDF5 refuses a NUL once the privacy budget is spent,
-    # and onto terminals, where an escape code would act.
-    for character in text:
-        if not character.isprintable():
-            raise _fail(
-                name,
-                f"{role} holds the unprintable character {character!a}; "
-                "remove it from the schema and from the table",
-            )
-    if len(text) > _MAX_LENGTH:
-        raise _fail(
-            name,
-            f"{role} has {len(text)} characters; shorten it to {_MAX_LENGTH} in the schema and the table",
-        )
-
-
-def _check_choice(name: str, key: str, value: object, known: tuple[str | None, ...]) -> None:
-    """Raise unless a setting is one of its few values."""
-    if not (value is None or isinstance(value, str)) or value not in known:
-        allowed = " or ".join(quoted(choice) for choice in known if choice is not None)
-        raise _fail(name, f"{key} must be {allowed} (got {_shown(value)})")
-
-
-def _texts(name: str, key: str, value: object) -> tuple[str, ...]:
-    """Return a list of distinct texts as a tuple, or raise."""
-    if not isinstance(value, list | tuple) or not all(isinstance(text, str) for text in value):
-        raise _fail(name, f'{key} must be a list of texts, each in quotes: ["a", "b"] or ["0", "1"]')
-    for position, text in enumerate(value, start=1):
-        _check_text(name, text, role=f"entry {position} of {key}")
-    if len(set(value)) < len(value):
-        twice = next(text for text in value if value.count(text) > 1)
-        raise _fail(name, f"{key} lists {quoted(twice)} twice; remove one")
-    return tuple(value)
-
-
-def _number(name: str, key: str, value: object) -> float:
-    """Return a finite bound as a float, or raise."""
-    if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
-        raise _fail(name, f"{key} must be a number (got {_shown(value)})")
-    try:
-        number = float(value)
-    except OverflowError:
-        number = math.inf
-    if not math.isfinite(number):
-        raise _fail(name, f"{key} must be finite; choose a public bound, values outside it are clamped")
-    return number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,30 +75,39 @@ class RealColumn:
     missing_values: tuple[str, ...] = ("",)
 
     def __post_init__(self) -> None:
-        _check_name(self.name)
-        object.__setattr__(self, "lower", _number(self.name, "lower", self.lower))
-        object.__setattr__(self, "upper", _number(self.name, "upper", self.upper))
-        _check_choice(self.name, "transform", self.transform, (None, "log1p"))
-        _check_choice(self.name, "missing", self.missing, ("refuse", "drop"))
-        object.__setattr__(self, "missing_values", _texts(self.name, "missing_values", self.missing_values))
+        check_name(self.name)
+        object.__setattr__(self, "lower", number(self.name, "lower", self.lower))
+        object.__setattr__(self, "upper", number(self.name, "upper", self.upper))
+        check_choice(self.name, "transform", self.transform, (None, "log1p"))
+        check_choice(self.name, "missing", self.missing, ("refuse", "drop"))
+        object.__setattr__(self, "missing_values", texts(self.name, "missing_values", self.missing_values))
         if self.lower >= self.upper:
-            raise _fail(self.name, f"lower must be below upper (got {self.lower} and {self.upper})")
+            raise column_error(self.name, f"lower must be below upper (got {self.lower} and {self.upper})")
         if self.transform == "log1p" and self.lower <= -1.0:
-            raise _fail(
+            raise column_error(
                 self.name,
                 f"transform log1p needs lower above -1 (got {self.lower}); raise it or drop the transform",
             )
-        low, high = self._transformed(np.array([self.lower, self.upper]))
-        if not 0.0 < float(high) - float(low) < math.inf:
-            raise _fail(
+        low, high = self.bounds
+        if not 0.0 < high - low < math.inf:
+            raise column_error(
                 self.name, "lower and upper are too close or too far apart to scale; choose other bounds"
             )
 
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Both bounds on the scale on which the column enters linearly: transformed, not scaled."""
+        low, high = self._transformed(np.array([self.lower, self.upper]))
+        return float(low), float(high)
+
+    def clamp(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return raw values (N,) clamped to the bounds and transformed; NaN stays NaN."""
+        return self._transformed(np.clip(values, self.lower, self.upper))
+
     def scale(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return raw values (N,) clamped, transformed and scaled to [0, 1]; NaN stays NaN."""
-        low, high = self._transformed(np.array([self.lower, self.upper]))
-        clamped = self._transformed(np.clip(values, self.lower, self.upper))
-        scaled: NDArray[np.float64] = np.clip((clamped - low) / (high - low), 0.0, 1.0)
+        low, high = self.bounds
+        scaled: NDArray[np.float64] = np.clip((self.clamp(values) - low) / (high - low), 0.0, 1.0)
         return scaled
 
     def _transformed(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -182,18 +115,76 @@ class RealColumn:
         return np.log1p(values) if self.transform == "log1p" else values
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountColumn:
+    """A whole number with public bounds: the outcome of a count model, or a predictor scaled to [0, 1].
+
+    Attributes
+    ----------
+    name : str
+        The column's name in the table, compared exactly.
+    lower, upper : int
+        Public bounds, 0 <= lower < upper <= 2^53. A cell outside is moved to the nearer bound; one that is
+        no whole number is refused.
+    missing, missing_values
+        As for `RealColumn`.
+
+    Raises
+    ------
+    SchemaError
+        If any of these rules is broken.
+
+    Examples
+    --------
+    >>> CountColumn(name="visits", upper=20).clamp(np.array([3.0, 400.0]))
+    array([ 3., 20.])
+    """
+
+    kind: ClassVar[str] = "count"
+    name: str
+    upper: int
+    lower: int = 0
+    missing: str = "refuse"
+    missing_values: tuple[str, ...] = ("",)
+
+    def __post_init__(self) -> None:
+        check_name(self.name)
+        object.__setattr__(self, "lower", whole_number(self.name, "lower", self.lower))
+        object.__setattr__(self, "upper", whole_number(self.name, "upper", self.upper))
+        check_choice(self.name, "missing", self.missing, ("refuse", "drop"))
+        object.__setattr__(self, "missing_values", texts(self.name, "missing_values", self.missing_values))
+        if self.lower >= self.upper:
+            raise column_error(self.name, f"lower must be below upper (got {self.lower} and {self.upper})")
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Both bounds."""
+        return float(self.lower), float(self.upper)
+
+    def clamp(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return values (N,) clamped to the bounds; NaN stays NaN."""
+        clamped: NDArray[np.float64] = np.clip(values, *self.bounds)
+        return clamped
+
+    def scale(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return values (N,) clamped and scaled to [0, 1]; NaN stays NaN."""
+        low, high = self.bounds
+        scaled: NDArray[np.float64] = (self.clamp(values) - low) / (high - low)
+        return scaled
+
+
 def _check_levels(column: "BinaryColumn | CategoricalColumn") -> None:
     """Normalise and check what both kinds of level column share."""
     name = column.name
-    _check_name(name)
-    object.__setattr__(column, "levels", _texts(name, "levels", column.levels))
-    object.__setattr__(column, "missing_values", _texts(name, "missing_values", column.missing_values))
-    _check_choice(name, "missing", column.missing, ("refuse", "drop"))
+    check_name(name)
+    object.__setattr__(column, "levels", texts(name, "levels", column.levels))
+    object.__setattr__(column, "missing_values", texts(name, "missing_values", column.missing_values))
+    check_choice(name, "missing", column.missing, ("refuse", "drop"))
     if len(column.levels) < 2:
-        raise _fail(name, f"levels must list at least two levels (got {len(column.levels)})")
+        raise column_error(name, f"levels must list at least two levels (got {len(column.levels)})")
     if column.unknown not in ("refuse", "drop", *column.levels):
-        raise _fail(
-            name, f'unknown must be "refuse", "drop" or one of the levels (got {_shown(column.unknown)})'
+        raise column_error(
+            name, f'unknown must be "refuse", "drop" or one of the levels (got {shown(column.unknown)})'
         )
 
 
@@ -228,7 +219,7 @@ class BinaryColumn:
     def __post_init__(self) -> None:
         _check_levels(self)
         if len(self.levels) != 2:
-            raise _fail(
+            raise column_error(
                 self.name,
                 'levels must be exactly two, [negative, positive]; for more use kind = "categorical"',
             )
@@ -263,26 +254,31 @@ class CategoricalColumn:
         _check_levels(self)
 
 
-Column = RealColumn | BinaryColumn | CategoricalColumn
-_KINDS: dict[str, type[Column]] = {cls.kind: cls for cls in (RealColumn, BinaryColumn, CategoricalColumn)}
+Column = RealColumn | BinaryColumn | CategoricalColumn | CountColumn
+_KINDS: dict[str, type[Column]] = {
+    cls.kind: cls for cls in (RealColumn, BinaryColumn, CategoricalColumn, CountColumn)
+}
+_NEEDED = {"real": ("lower", "upper"), "count": ("upper",)}
 
 
 def column_from_dict(name: object, entry: object) -> Column:
     """Return one column from its TOML or JSON form."""
-    name = _check_name(name)
+    name = check_name(name)
     if not isinstance(entry, Mapping):
-        raise _fail(name, f'must be a table of settings such as kind = "real" (got {type(entry).__name__})')
+        raise column_error(
+            name, f'must be a table of settings such as kind = "real" (got {type(entry).__name__})'
+        )
     kind = entry.get("kind")
     if not isinstance(kind, str) or kind not in _KINDS:
-        raise _fail(name, f"kind must be one of {listed(_KINDS)} (got {_shown(kind)})")
+        raise column_error(name, f"kind must be one of {listed(_KINDS)} (got {shown(kind)})")
     known = [field.name for field in fields(_KINDS[kind]) if field.name != "name"]
     settings = {key: value for key, value in entry.items() if key != "kind"}
     for key in settings:
         if key not in known:
-            raise _fail(name, f"unknown setting {quoted(key)}; a {kind} column knows {listed(known)}")
-    for key in ("lower", "upper") if kind == "real" else ("levels",):
+            raise column_error(name, f"unknown setting {quoted(key)}; a {kind} column knows {listed(known)}")
+    for key in _NEEDED.get(kind, ("levels",)):
         if key not in settings:
-            raise _fail(name, f"{key} is not given; a {kind} column needs it")
+            raise column_error(name, f"{key} is not given; a {kind} column needs it")
     return _KINDS[kind](name=name, **settings)
 
 

@@ -1,13 +1,9 @@
-"""From a table's rows to feature vectors, by public constants alone.
+"""From a table's rows to feature vectors and outcomes, by public constants alone.
 
 One design serves the private run and every prediction made from its release: the encoding of a row depends
 on that row and the schema, never on other rows, so it can be repeated by whoever holds the release.
 """
 
-import math
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -15,9 +11,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from nadpvi.cells import Cells, read_levels, read_numbers
-from nadpvi.columns import BinaryColumn, CategoricalColumn, Column, RealColumn, listed, quoted
-from nadpvi.errors import ArgumentError, DataError, SchemaError
-from nadpvi.schema import Schema
+from nadpvi.columns import CategoricalColumn, Column, CountColumn, RealColumn, quoted
+from nadpvi.design import Design, column_labels, make_design
+from nadpvi.errors import ArgumentError, DataError
 from nadpvi.tables import TableLike, require_columns, to_table
 
 __all__ = [
@@ -43,129 +39,10 @@ class Encoded(NamedTuple):
 
 
 class EncodedOutcome(NamedTuple):
-    """Outcomes y (N,), 0.0 or 1.0, and which rows have one (N,); the others hold 0.0."""
+    """Outcomes y (N,) and which rows have one (N,); the others hold 0.0."""
 
     y: FloatArray
     is_complete: BoolArray
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Design:
-    """Which columns predict which outcome, and how each is coded. Public; F coefficients.
-
-    Attributes
-    ----------
-    schema : Schema
-        The columns in use: predictors, then outcome. A release need not describe the others.
-    outcome : str
-        A binary column.
-    predictors : tuple of str
-        In the order of their coefficients.
-    intercept : bool
-        Whether the first coefficient is a constant's.
-
-    Raises
-    ------
-    ArgumentError
-        If a name is unknown or given twice.
-    SchemaError
-        If the outcome is not binary, two coefficients share a label, or there is no coefficient.
-    """
-
-    schema: Schema
-    outcome: str
-    predictors: tuple[str, ...]
-    intercept: bool = True
-
-    def __post_init__(self) -> None:
-        predictors = _name_tuple(self.predictors)
-        _check_names(self.schema, self.outcome, predictors)
-        object.__setattr__(self, "predictors", predictors)
-        if not isinstance(self.intercept, bool):
-            raise ArgumentError(f"intercept must be True or False (got {self.intercept!r})")
-        used = tuple(self.schema[name] for name in (*predictors, self.outcome))
-        object.__setattr__(self, "schema", Schema(columns=used))
-        if not isinstance(self.schema[self.outcome], BinaryColumn):
-            raise SchemaError(
-                f"outcome {quoted(self.outcome)} must be a binary column; "
-                'declare kind = "binary" and levels = [negative, positive]'
-            )
-        if not self.labels:
-            raise SchemaError("a model needs a predictor or an intercept; it has neither")
-        for label, count in Counter(self.labels).items():
-            if count > 1:
-                remedy = " or leave the intercept out" if label == "Intercept" else ""
-                raise SchemaError(
-                    f"two coefficients would be called {quoted(label)}; rename a column{remedy}"
-                )
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """The F coefficients' labels: "Intercept", "age", "workclass[Private]"."""
-        first = ("Intercept",) if self.intercept else ()
-        return first + tuple(label for name in self.predictors for label in _labels(self.schema[name]))
-
-    @property
-    def num_features(self) -> int:
-        """F, the number of coefficients."""
-        return len(self.labels)
-
-    @property
-    def feature_norm_bound(self) -> float:
-        """The largest Euclidean norm of any row: each predictor and the intercept contribute at most 1."""
-        return math.sqrt(self.intercept + len(self.predictors))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the design as JSON types; `from_dict` gives an equal design back."""
-        return {
-            "schema": self.schema.to_dict(),
-            "outcome": self.outcome,
-            "predictors": list(self.predictors),
-            "intercept": self.intercept,
-        }
-
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> "Design":
-        """Return the design that `to_dict` described."""
-        known = ("schema", "outcome", "predictors", "intercept")
-        if not isinstance(content, Mapping) or set(content) != set(known):
-            raise SchemaError(f"a design holds exactly {listed(known)}")
-        return cls(
-            schema=Schema.from_dict(content["schema"]),
-            outcome=content["outcome"],
-            predictors=content["predictors"],
-            intercept=content["intercept"],
-        )
-
-
-def make_design(
-    schema: Schema, *, outcome: str, predictors: Sequence[str] | None = None, intercept: bool = True
-) -> Design:
-    """Return the design that codes `predictors` (by default every column but the outcome).
-
-    A real column becomes one feature in [0, 1], a binary one a 0/1 feature labelled by its positive level, a
-    categorical one a 0/1 feature for each of its levels.
-
-    Raises
-    ------
-    ArgumentError, SchemaError
-        As for `Design`.
-
-    Examples
-    --------
-    >>> schema = Schema.from_dict({"columns": {
-    ...     "age": {"kind": "real", "lower": 0, "upper": 100},
-    ...     "sex": {"kind": "binary", "levels": ["Female", "Male"]},
-    ...     "well": {"kind": "binary", "levels": ["no", "yes"]}}})
-    >>> design = make_design(schema, outcome="well")
-    >>> design.labels
-    ('Intercept', 'age', 'sex[Male]')
-    >>> encode_features(design, {"age": ["25", 150], "sex": ["Male", "Female"]}).x.tolist()
-    [[1.0, 0.25, 1.0], [1.0, 1.0, 0.0]]
-    """
-    if predictors is None:
-        predictors = tuple(name for name in schema.names if name != outcome)
-    return Design(schema=schema, outcome=outcome, predictors=_name_tuple(predictors), intercept=intercept)
 
 
 def encode_features(design: Design, table: TableLike, *, on_problem: OnProblem = "refuse") -> Encoded:
@@ -198,7 +75,9 @@ def encode_features(design: Design, table: TableLike, *, on_problem: OnProblem =
         column = design.schema[name]
         values, is_good = _read(column, frame[name], on_problem)
         is_complete &= is_good
-        width = len(_labels(column))
+        width = len(column_labels(column))
+        if isinstance(column, RealColumn | CountColumn):
+            values = column.scale(values)
         if isinstance(column, CategoricalColumn):
             rows = np.flatnonzero(is_good)
             x[rows, start + values[rows].astype(np.intp)] = 1.0
@@ -210,22 +89,37 @@ def encode_features(design: Design, table: TableLike, *, on_problem: OnProblem =
 
 
 def encode_outcome(design: Design, table: TableLike, *, on_problem: OnProblem = "refuse") -> EncodedOutcome:
-    """Return the outcomes of a table's rows: 0.0 for the negative level, 1.0 for the positive.
+    """Return the outcomes of a table's rows, as the design's `outcome_kind` has them.
 
-    Arguments and errors are those of `encode_features`.
+    Binary: 0.0 for the negative level, 1.0 for the positive. Categorical: the level's place, from 0.0. Real:
+    clamped to the column's bounds and transformed, in its own unit otherwise. Count: clamped to the bounds.
+    A design without an outcome gives 0.0 for every row. Arguments and errors are those of `encode_features`.
+
+    Examples
+    --------
+    >>> from nadpvi.schema import Schema
+    >>> schema = Schema.from_dict({"columns": {"visits": {"kind": "count", "upper": 20}}})
+    >>> design = make_design(schema, outcome="visits", outcome_kind="count")
+    >>> encode_outcome(design, {"visits": ["3", 400]}).y.tolist()
+    [3.0, 20.0]
     """
     _check_on_problem(on_problem)
     frame = to_table(table)
+    if design.outcome is None:
+        return EncodedOutcome(np.zeros(len(frame)), np.ones(len(frame), dtype=np.bool_))
     require_columns(frame, (design.outcome,), known=design.schema.names)
-    values, is_good = _read(design.schema[design.outcome], frame[design.outcome], on_problem)
+    column = design.schema[design.outcome]
+    values, is_good = _read(column, frame[design.outcome], on_problem)
+    if isinstance(column, RealColumn | CountColumn):
+        values = column.clamp(values)
     return EncodedOutcome(np.where(is_good, values, 0.0), is_good)
 
 
 def _read(column: Column, series: "pd.Series[Any]", on_problem: OnProblem) -> tuple[FloatArray, BoolArray]:
-    """Return a column's scaled values or level indices and which cells are usable, by its policies."""
-    if isinstance(column, RealColumn):
+    """Return a column's raw numbers or level indices and which cells are usable, by its policies."""
+    if isinstance(column, RealColumn | CountColumn):
         cells = read_numbers(series, column)
-        values = column.scale(cells.values)
+        values = cells.values
         is_good = ~(cells.is_missing | cells.is_invalid)
     else:
         cells = read_levels(series, column)
@@ -244,7 +138,7 @@ def _read(column: Column, series: "pd.Series[Any]", on_problem: OnProblem) -> tu
 def _refuse(column: Column, cells: Cells) -> None:
     """Raise if a cell is unusable and its column's policy is to refuse."""
     name = quoted(column.name)
-    unknown = "refuse" if isinstance(column, RealColumn) else column.unknown
+    unknown = "refuse" if isinstance(column, RealColumn | CountColumn) else column.unknown
     if column.missing == "refuse" and cells.is_missing.any():
         raise DataError(
             f'column {name} has missing values; clean them or declare missing = "drop" in the schema'
@@ -255,40 +149,16 @@ def _refuse(column: Column, cells: Cells) -> None:
                 f"column {name} holds text that is not a number (12.5, with a decimal point); "
                 "clean it or list the text in missing_values in the schema"
             )
+        if isinstance(column, CountColumn):
+            raise DataError(
+                f"column {name} holds a fraction or text where a count column has whole numbers; clean it, "
+                'list the text in missing_values, or declare kind = "real" in the schema'
+            )
         hint = "; blanks around the text are in the way: strip them" if cells.stripping_helps else ""
         raise DataError(
             f"column {name} holds a level that the schema does not list; add it to levels, "
             f'or declare unknown = "drop" or one of the levels{hint}'
         )
-
-
-def _labels(column: Column) -> tuple[str, ...]:
-    """Return the labels of one column's coefficients."""
-    if isinstance(column, RealColumn):
-        return (column.name,)
-    levels = column.levels[1:] if isinstance(column, BinaryColumn) else column.levels
-    return tuple(f"{column.name}[{level}]" for level in levels)
-
-
-def _name_tuple(predictors: object) -> tuple[str, ...]:
-    """Return a list of names as a tuple, or raise."""
-    if not isinstance(predictors, list | tuple) or not all(isinstance(name, str) for name in predictors):
-        raise ArgumentError('predictors must be a list of column names, such as ["age", "sex"]')
-    return tuple(predictors)
-
-
-def _check_names(schema: Schema, outcome: str, predictors: tuple[str, ...]) -> None:
-    """Raise unless each name is known and used once."""
-    for role, name in (("outcome", outcome), *(("predictor", name) for name in predictors)):
-        if name not in schema:
-            raise ArgumentError(
-                f"{role} {quoted(name)} is not in the schema; it knows {listed(schema.names)}"
-            )
-    for name, count in Counter((outcome, *predictors)).items():
-        if count > 1:
-            raise ArgumentError(
-                f"column {quoted(name)} is named twice among outcome and predictors; name it once"
-            )
 
 
 def _check_on_problem(on_problem: str) -> None:

@@ -5,11 +5,13 @@ independent of each other. They serve to try a model before the real table is op
 run will cost; they say nothing about how real records are distributed.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from nadpvi.columns import Column, RealColumn
+from nadpvi.columns import Column, CountColumn, RealColumn
 from nadpvi.encoding import Design, encode_features, encode_outcome
 from nadpvi.models.base import Model, RecordBatch, SimulatingModel
 from nadpvi.schema import Schema
@@ -42,7 +44,13 @@ def made_up_table(schema: Schema, *, num_records: int, rng: np.random.Generator)
 
 
 def made_up_records(
-    model: Model, design: Design, *, theta: Array, num_records: int, rng: np.random.Generator
+    model: Model,
+    design: Design,
+    *,
+    theta: Array,
+    num_records: int,
+    rng: np.random.Generator,
+    clamp: bool = True,
 ) -> RecordBatch:
     """Return made-up records in encoded form, so that one-hot groups are one-hot and constants constant.
 
@@ -57,16 +65,25 @@ def made_up_records(
     num_records : int
         B.
     rng : numpy.random.Generator
+    clamp : bool
+        Whether drawn outcomes are held to the public bounds of their column, as real ones are.
     """
     table = made_up_table(design.schema, num_records=num_records, rng=rng)
     x = encode_features(design, table).x
-    if isinstance(model, SimulatingModel):
-        return RecordBatch(x=x, y=np.asarray(model.simulate(theta, x, rng=rng), dtype=np.float64))
-    return RecordBatch(x=x, y=encode_outcome(design, table).y)
+    if design.outcome is None or not isinstance(model, SimulatingModel):
+        return RecordBatch(x=x, y=encode_outcome(design, table).y)
+    y = np.asarray(model.simulate(theta, x, rng=rng), dtype=np.float64)
+    return RecordBatch(x=x, y=np.clip(y, *design.outcome_bounds) if clamp else y)
 
 
 def prior_draws(model: Model, design: Design, *, num_draws: int, rng: np.random.Generator) -> Array:
-    """Return draws of unconstrained theta, shape (`num_draws`, K), normal with the prior's mean and sd."""
+    """Return draws of unconstrained theta from the prior, shape (`num_draws`, K).
+
+    They are the model's own where it has `draw_prior`, else normal with the prior's mean and sd.
+    """
+    own: Callable[..., Array] | None = getattr(model, "draw_prior", None)
+    if own is not None:
+        return own(design, num_draws=num_draws, rng=rng)
     mean, sd = model.prior_moments(design)
     draws: Array = mean + sd * rng.standard_normal((num_draws, len(mean)))
     return draws
@@ -74,6 +91,8 @@ def prior_draws(model: Model, design: Design, *, num_draws: int, rng: np.random.
 
 def _cells(column: Column, *, num_records: int, rng: np.random.Generator) -> "NDArray[np.generic]":
     """Return a column's cells: numbers within its bounds, or its levels."""
+    if isinstance(column, CountColumn):
+        return rng.integers(column.lower, column.upper, size=num_records, endpoint=True)
     if not isinstance(column, RealColumn):
         chosen = rng.integers(len(column.levels), size=num_records)
         return np.asarray(np.array(column.levels, dtype=object)[chosen])

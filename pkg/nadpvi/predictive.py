@@ -1,5 +1,7 @@
 """Predictions from draws of the parameters and the public encoding that belongs to them."""
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,10 +18,11 @@ _BLOCK_VALUES = 8_000_000
 
 
 def predict_mean(description: ModelDescription, *, theta: Array, table: TableLike) -> Array:
-    """Return E[y | x] averaged over draws (Eq. 16), one number a row.
+    """Return E[y | x] averaged over draws (Eq. 16): one number a row, or the chance of each level.
 
     Rows are encoded by the release's own schema; a row with a missing or unknown value in a used column
-    gets NaN, so that the result always has one entry a row.
+    gets NaN, so that the result always has one entry a row. A real outcome is predicted on the scale of its
+    column's transform.
 
     Parameters
     ----------
@@ -32,7 +35,7 @@ def predict_mean(description: ModelDescription, *, theta: Array, table: TableLik
 
     Returns
     -------
-    ndarray, shape (N,)
+    ndarray, shape (N,), or (N, C) where the model explains a categorical outcome of C levels
 
     Raises
     ------
@@ -40,9 +43,13 @@ def predict_mean(description: ModelDescription, *, theta: Array, table: TableLik
         If a used column is missing.
     """
     encoded = encode_features(description.design, to_table(table), on_problem="incomplete")
-    prediction = np.full(len(encoded.x), np.nan)
     complete = np.flatnonzero(encoded.is_complete)
-    for start in range(0, len(complete), max(1, _BLOCK_VALUES // len(theta))):
-        rows = complete[start : start + max(1, _BLOCK_VALUES // len(theta))]
-        prediction[rows] = description.model.predict_mean(theta, encoded.x[rows]).mean(axis=0)
+    model = description.model
+    # One row tells whether there is a number a row or a chance a level.
+    classes = model.predict_mean(theta[:1], np.zeros((1, encoded.x.shape[1]))).shape[2:]
+    prediction = np.full((len(encoded.x), *classes), np.nan)
+    block = max(1, _BLOCK_VALUES // (len(theta) * math.prod(classes)))
+    for start in range(0, len(complete), block):
+        rows = complete[start : start + block]
+        prediction[rows] = model.predict_mean(theta, encoded.x[rows]).mean(axis=0)
     return prediction

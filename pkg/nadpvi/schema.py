@@ -16,6 +16,7 @@ from nadpvi.columns import (
     BinaryColumn,
     CategoricalColumn,
     Column,
+    CountColumn,
     RealColumn,
     column_from_dict,
     column_to_dict,
@@ -24,7 +25,15 @@ from nadpvi.columns import (
 )
 from nadpvi.errors import FileError, SchemaError
 
-__all__ = ["BinaryColumn", "CategoricalColumn", "Column", "Person", "RealColumn", "Schema"]
+__all__ = [
+    "BinaryColumn",
+    "CategoricalColumn",
+    "Column",
+    "CountColumn",
+    "Person",
+    "RealColumn",
+    "Schema",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +115,7 @@ class Schema:
 
     Attributes
     ----------
-    columns : tuple of RealColumn, BinaryColumn or CategoricalColumn
+    columns : tuple of RealColumn, BinaryColumn, CategoricalColumn or CountColumn
         At least one; names are distinct.
     person : Person or None
         Whose row each row is, if one person may own several; None if every row is a person's only one.
@@ -128,7 +137,9 @@ class Schema:
 
     def __post_init__(self) -> None:
         if not isinstance(self.columns, list | tuple) or not all(isinstance(c, Column) for c in self.columns):
-            raise SchemaError("columns must be a list of RealColumn, BinaryColumn or CategoricalColumn")
+            raise SchemaError(
+                "columns must be a list of RealColumn, BinaryColumn, CategoricalColumn or CountColumn"
+            )
         object.__setattr__(self, "columns", tuple(self.columns))
         if not self.columns:
             raise SchemaError("a schema needs at least one column; add a [columns.NAME] table")

@@ -1,0 +1,226 @@
+"""Which columns a model reads and how each is coded: the public half of the encoding."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nadpvi.columns import BinaryColumn, CategoricalColumn, Column, CountColumn, RealColumn, listed, quoted
+from nadpvi.errors import ArgumentError, SchemaError
+from nadpvi.schema import Schema
+
+__all__ = ["Design", "column_labels", "make_design"]
+
+# What an outcome of each kind may be declared as, and the remedy where it is not.
+_OUTCOMES: dict[str, tuple[tuple[type[Column], ...], str]] = {
+    "binary": ((BinaryColumn,), 'declare kind = "binary" and levels = [negative, positive]'),
+    "categorical": (
+        (CategoricalColumn, BinaryColumn),
+        'declare kind = "categorical" and levels = [first, second, ...]',
+    ),
+    "real": ((RealColumn,), 'declare kind = "real" with public lower and upper'),
+    "count": ((CountColumn,), 'declare kind = "count" with a public upper'),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Design:
+    """Which columns predict which outcome, and how each is coded. Public; F coefficients.
+
+    Attributes
+    ----------
+    schema : Schema
+        The columns in use: predictors, then outcome. A release need not describe the others.
+    outcome : str or None
+        The column that y holds; None for a model whose data are the features, where y is zero.
+    predictors : tuple of str
+        In the order of their coefficients.
+    intercept : bool
+        Whether the first coefficient is a constant's.
+    outcome_kind : "binary", "categorical", "real", "count" or None
+        What y holds: 0 or 1; the level's place, from 0; the clamped and transformed number; the clamped
+        count. A binary column may serve as a categorical outcome. None without an outcome.
+
+    Raises
+    ------
+    ArgumentError
+        If a name is unknown or given twice.
+    SchemaError
+        If the outcome is of another kind, two coefficients share a label, or no column is used.
+    """
+
+    schema: Schema
+    outcome: str | None
+    predictors: tuple[str, ...]
+    intercept: bool = True
+    outcome_kind: str | None = "binary"
+
+    def __post_init__(self) -> None:
+        predictors = _name_tuple(self.predictors)
+        object.__setattr__(self, "predictors", predictors)
+        outcomes = () if self.outcome is None else (self.outcome,)
+        _check_names(self.schema, outcomes, predictors)
+        if not isinstance(self.intercept, bool):
+            raise ArgumentError(f"intercept must be True or False (got {self.intercept!r})")
+        if not (predictors or outcomes):
+            raise SchemaError("a model needs an outcome or a predictor; it has neither")
+        used = tuple(self.schema[name] for name in (*predictors, *outcomes))
+        object.__setattr__(self, "schema", Schema(columns=used))
+        if self.outcome is None:
+            object.__setattr__(self, "outcome_kind", None)
+        else:
+            _check_outcome(self.schema[self.outcome], self.outcome_kind)
+        for label, count in Counter(self.labels).items():
+            if count > 1:
+                remedy = " or leave the intercept out" if label == "Intercept" else ""
+                raise SchemaError(
+                    f"two coefficients would be called {quoted(label)}; rename a column{remedy}"
+                )
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The F coefficients' labels: "Intercept", "age", "workclass[Private]"."""
+        first = ("Intercept",) if self.intercept else ()
+        return first + tuple(label for name in self.predictors for label in column_labels(self.schema[name]))
+
+    @property
+    def num_features(self) -> int:
+        """F, the number of coefficients."""
+        return len(self.labels)
+
+    @property
+    def feature_norm_bound(self) -> float:
+        """The largest Euclidean norm of any row: each predictor and the intercept contribute at most 1."""
+        return math.sqrt(self.intercept + len(self.predictors))
+
+    @property
+    def outcome_levels(self) -> tuple[str, ...]:
+        """The levels of a binary or categorical outcome, in the order of their codes 0, 1, ..."""
+        column = self._outcome_column()
+        if isinstance(column, RealColumn | CountColumn):
+            raise SchemaError(f"outcome {quoted(column.name)} is a number and has no levels")
+        return column.levels
+
+    @property
+    def outcome_bounds(self) -> tuple[float, float]:
+        """The least and the largest y: the bounds of a number after its transform, else of the codes."""
+        column = self._outcome_column()
+        if isinstance(column, RealColumn | CountColumn):
+            return column.bounds
+        return 0.0, len(column.levels) - 1.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the design as JSON types; `from_dict` gives an equal design back."""
+        return {
+            "schema": self.schema.to_dict(),
+            "outcome": self.outcome,
+            "predictors": list(self.predictors),
+            "intercept": self.intercept,
+            "outcome_kind": self.outcome_kind,
+        }
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> "Design":
+        """Return the design that `to_dict` described."""
+        known = ("schema", "outcome", "predictors", "intercept", "outcome_kind")
+        if not isinstance(content, Mapping) or set(content) != set(known):
+            raise SchemaError(f"a design holds exactly {listed(known)}")
+        return cls(**{**content, "schema": Schema.from_dict(content["schema"])})
+
+    def _outcome_column(self) -> Column:
+        """Return the outcome's column, or raise where there is none."""
+        if self.outcome is None:
+            raise SchemaError("this model has no outcome: its data are the predictors")
+        return self.schema[self.outcome]
+
+
+def make_design(
+    schema: Schema,
+    *,
+    outcome: str | None,
+    predictors: Sequence[str] | None = None,
+    intercept: bool = True,
+    outcome_kind: str = "binary",
+    allow_no_features: bool = False,
+) -> Design:
+    """Return the design that codes `predictors` (by default every column but the outcome).
+
+    A real or count column becomes one feature in [0, 1], a binary one a 0/1 feature labelled by its positive
+    level, a categorical one a 0/1 feature for each of its levels.
+
+    Parameters
+    ----------
+    schema : Schema
+    outcome, predictors, intercept, outcome_kind
+        As for `Design`.
+    allow_no_features : bool
+        Whether the model does without predictors and intercept: x then has shape (B, 0).
+
+    Raises
+    ------
+    ArgumentError, SchemaError
+        As for `Design`, and if there is no coefficient where the model needs one.
+
+    Examples
+    --------
+    >>> schema = Schema.from_dict({"columns": {
+    ...     "age": {"kind": "real", "lower": 0, "upper": 100},
+    ...     "sex": {"kind": "binary", "levels": ["Female", "Male"]},
+    ...     "well": {"kind": "binary", "levels": ["no", "yes"]}}})
+    >>> make_design(schema, outcome="well").labels
+    ('Intercept', 'age', 'sex[Male]')
+    >>> make_design(schema, outcome="age", outcome_kind="real").outcome_bounds
+    (0.0, 100.0)
+    """
+    if predictors is None:
+        predictors = tuple(name for name in schema.names if name != outcome)
+    design = Design(
+        schema=schema,
+        outcome=outcome,
+        predictors=_name_tuple(predictors),
+        intercept=intercept,
+        outcome_kind=outcome_kind,
+    )
+    if not (allow_no_features or design.predictors or design.intercept):
+        raise SchemaError("a model needs a predictor or an intercept; it has neither")
+    return design
+
+
+def column_labels(column: Column) -> tuple[str, ...]:
+    """Return the labels of one column's coefficients."""
+    if isinstance(column, RealColumn | CountColumn):
+        return (column.name,)
+    levels = column.levels[1:] if isinstance(column, BinaryColumn) else column.levels
+    return tuple(f"{column.name}[{level}]" for level in levels)
+
+
+def _name_tuple(predictors: object) -> tuple[str, ...]:
+    """Return a list of names as a tuple, or raise."""
+    if not isinstance(predictors, list | tuple) or not all(isinstance(name, str) for name in predictors):
+        raise ArgumentError('predictors must be a list of column names, such as ["age", "sex"]')
+    return tuple(predictors)
+
+
+def _check_names(schema: Schema, outcomes: tuple[str, ...], predictors: tuple[str, ...]) -> None:
+    """Raise unless each name is known and used once."""
+    named = [("outcome", name) for name in outcomes] + [("predictor", name) for name in predictors]
+    for role, name in named:
+        if name not in schema:
+            raise ArgumentError(
+                f"{role} {quoted(name)} is not in the schema; it knows {listed(schema.names)}"
+            )
+    for name, count in Counter((*outcomes, *predictors)).items():
+        if count > 1:
+            raise ArgumentError(
+                f"column {quoted(name)} is named twice among outcome and predictors; name it once"
+            )
+
+
+def _check_outcome(column: Column, outcome_kind: object) -> None:
+    """Raise unless the outcome's column is declared as what the model needs."""
+    if not isinstance(outcome_kind, str) or outcome_kind not in _OUTCOMES:
+        raise ArgumentError(f"outcome_kind must be one of {listed(_OUTCOMES)} (got {outcome_kind!r})")
+    kinds, remedy = _OUTCOMES[outcome_kind]
+    if not isinstance(column, kinds):
+        raise SchemaError(f"outcome {quoted(column.name)} must be a {outcome_kind} column; {remedy}")
