@@ -8,7 +8,10 @@ import pandas as pd
 import pytest
 
 import nadpvi as na
+from nadpvi.made_up import made_up_records
+from nadpvi.private.gradients import gradient_function
 
+models = na.models
 BUDGET = na.PrivacyBudget(epsilon=1.0, delta=1e-5)
 WIDE = 1e6
 SCHEMA = na.Schema.from_dict(
@@ -453,3 +456,186 @@ class TestB6OverflowAndUnderflow:
         )
         near = run(na.models.LogisticRegression(outcome="y"), {"age": [0.0, 100.0], "y": ["no", "yes"]})
         np.testing.assert_array_equal(far.noisy_gradient, near.noisy_gradient)
+
+
+# A column of each kind, for the models beyond logistic regression.
+MANY = na.Schema.from_dict(
+    {
+        "columns": {
+            "age": {"kind": "real", "lower": 0, "upper": 100},
+            "ill": {"kind": "binary", "levels": ["no", "yes"]},
+            "party": {"kind": "categorical", "levels": ["red", "blue", "green"]},
+            "visits": {"kind": "count", "upper": 40},
+            "days": {"kind": "real", "lower": 0.5, "upper": 30},
+            "score": {"kind": "real", "lower": -20, "upper": 20},
+        }
+    }
+)
+SLOPES = {"predictors": ["age"], "intercept": False, "prior_sd": WIDE}
+
+
+def weibull_likelihood(p, x, y):
+    ratio = y / p["scale"]
+    return anp.log(p["shape"] / y) + p["shape"] * anp.log(ratio) - ratio ** p["shape"]
+
+
+def custom(likelihood=weibull_likelihood, *, outcome="days", outcome_kind="real", **changes):
+    """A user's own model of two positive numbers."""
+    settings = {
+        "name": "mine",
+        "outcome": outcome,
+        "outcome_kind": outcome_kind,
+        "parameters": [models.Parameter(name=name, support="positive") for name in ("shape", "scale")],
+        "log_prior": lambda p: anp.log(p["shape"]) - p["shape"] - 0.1 * p["scale"],
+        "log_likelihood": likelihood,
+        "gradient_bound": 5.0,
+    }
+    return models.CustomModel(**{**settings, **changes})
+
+
+def poisson_loss(p, x, y):
+    """A Poisson log density without its constant, NaN for a count of 40 and -inf for one of 39."""
+    hole = np.where(y == 40.0, np.nan, np.where(y == 39.0, -np.inf, 0.0))
+    return y * anp.log(p["scale"]) - p["scale"] + hole * p["shape"]
+
+
+def fewer_than_39(p, x, rng):
+    return np.minimum(rng.poisson(np.minimum(p["scale"], 30.0)), 38)
+
+
+def people(num=50, **columns):
+    rng = np.random.default_rng(4)
+    table = {
+        "age": rng.uniform(0, 80, num),
+        "ill": rng.choice(["no", "yes"], num),
+        "party": rng.choice(["red", "blue", "green"], num),
+        "visits": rng.integers(0, 12, num),
+        "days": rng.uniform(1, 20, num),
+        "score": rng.uniform(-5, 5, num),
+    }
+    return pd.DataFrame({**table, **columns})
+
+
+def run_many(model, table, **changes):
+    settings = {"num_steps": 5, "sampling_rate": 1.0, "learning_rate": 1e-4, "clip_norm": 5.0, **changes}
+    return na.release(
+        model,
+        table,
+        schema=MANY,
+        privacy=BUDGET,
+        config=na.DPVIConfig(**settings),
+        insecure_seed=3,
+    )
+
+
+class TestB1InTheOtherModels:
+    """A row without a gradient moves nothing, in every model that has such rows."""
+
+    @pytest.mark.parametrize(
+        "model",
+        [
+            models.BinaryRegression(outcome="ill", **SLOPES),
+            models.BinaryRegression(outcome="ill", link="cloglog", **SLOPES),
+            models.PoissonRegression(outcome="visits", **SLOPES),
+            models.MultinomialLogisticRegression(outcome="party", **SLOPES),
+            custom(
+                lambda p, x, y: -x[:, 0] * p["shape"] - anp.sqrt((x[:, 0] * p["scale"]) ** 2),
+                predictors=["age"],
+            ),
+        ],
+        ids=["probit", "cloglog", "Poisson", "multinomial", "a norm that is NaN at 0"],
+    )
+    def test_an_all_zero_row(self, model):
+        table = people()
+        with_it = run_many(model, pd.concat([table, table.head(3).assign(age=0.0)]))
+        without = run_many(model, table)
+        assert np.isfinite(with_it.noisy_gradient).all()
+        np.testing.assert_allclose(with_it.noisy_gradient, without.noisy_gradient, rtol=1e-12)
+        ordinary = run_many(model, pd.concat([table, table.head(3).assign(age=50.0)]))
+        assert not np.allclose(ordinary.noisy_gradient, without.noisy_gradient, rtol=1e-6)
+
+
+class TestB2InTheOtherModels:
+    """One row on which a model fails is one row less; one outside the bounds is on them."""
+
+    @pytest.mark.parametrize("count", [39, 40])
+    def test_a_custom_density_that_is_not_finite(self, count):
+        model = custom(poisson_loss, outcome="visits", outcome_kind="count", simulate=fewer_than_39)
+        table = people()
+        with_it = run_many(model, pd.concat([table, table.head(1).assign(visits=count), table]))
+        without = run_many(model, pd.concat([table, table]))
+        assert with_it.num_steps == with_it.guarantee.num_steps == 5
+        assert np.isfinite(with_it.noisy_gradient).all()
+        np.testing.assert_allclose(with_it.noisy_gradient, without.noisy_gradient, rtol=1e-12)
+
+    @pytest.mark.parametrize(
+        ("model", "column", "cell", "bound"),
+        [
+            (models.PoissonRegression(outcome="visits", predictors=["age"]), "visits", -1, 0),
+            (models.PoissonRegression(outcome="visits", predictors=["age"]), "visits", 10**30, 40),
+            (models.NegativeBinomialRegression(outcome="visits", predictors=["age"]), "visits", -1, 0),
+            (models.PoissonGamma(outcome="visits", prior_shape=2, prior_rate=1), "visits", -1, 0),
+            (models.LinearRegression(outcome="score", predictors=["age"]), "score", "1e400", 20.0),
+            (models.ExponentialGamma(outcome="days", prior_shape=2, prior_rate=1), "days", -np.inf, 0.5),
+            (custom(), "days", "1e400", 30.0),
+            (custom(), "days", 0.0, 0.5),
+        ],
+    )
+    def test_an_outcome_outside_the_bounds(self, model, column, cell, bound):
+        table = people().astype({column: object})
+        table.loc[7, column] = cell
+        held = people()
+        held[column] = held[column].astype(float)
+        held.loc[7, column] = bound
+        found = run_many(model, table)
+        assert np.isfinite(found.noisy_gradient).all()
+        np.testing.assert_array_equal(found.noisy_gradient, run_many(model, held).noisy_gradient)
+
+
+class TestB6InTheOtherModels:
+    """Far from anything sensible every gradient is a number, and supports neither vanish nor overflow."""
+
+    @pytest.mark.parametrize("start", [-400.0, 400.0])
+    @pytest.mark.parametrize(
+        "model",
+        [
+            models.BernoulliBeta(outcome="ill"),
+            models.CategoricalDirichlet(outcome="party"),
+            models.ExponentialGamma(outcome="days", prior_shape=2, prior_rate=1),
+            models.PoissonGamma(outcome="visits", prior_shape=2, prior_rate=1),
+            models.Normal(
+                outcome="score", prior_mean=0, prior_precision_factor=1, prior_shape=3, prior_scale=2
+            ),
+            models.LinearRegression(outcome="score", predictors=["age"]),
+            models.BinaryRegression(outcome="ill", predictors=["age"]),
+            models.BinaryRegression(outcome="ill", link="cloglog", predictors=["age"]),
+            models.PoissonRegression(outcome="visits", predictors=["age"]),
+            models.NegativeBinomialRegression(outcome="visits", predictors=["age"]),
+            models.MultinomialLogisticRegression(outcome="party", predictors=["age"]),
+        ],
+        ids=lambda model: model.kind,
+    )
+    def test_far_starts_of_the_built_in_models(self, model, start):
+        design = model.design(MANY)
+        batch = made_up_records(
+            model, design, theta=model.prior_moments(design)[0], num_records=9, rng=np.random.default_rng(0)
+        )
+        guide, num = na.MeanField(), len(model.prior_moments(design)[0])
+        with np.errstate(over="raise", invalid="raise", divide="raise"):
+            gradients = gradient_function(
+                model,
+                guide=guide,
+                phi=guide.initial(mean=np.full(num, start), u=-3.0),
+                standard_normal=np.random.default_rng(1).standard_normal((3, num)),
+                preconditioner=np.ones(2 * num),
+            )(batch)
+            rows = gradients.weighted_rows(np.ones(9))
+            assert np.isfinite(np.log(gradients.squared_norms() + 1.0)).all()
+        assert np.isfinite(rows).all()
+
+    @pytest.mark.parametrize("start", [-300.0, 300.0])
+    def test_far_starts_of_custom_parameters(self, start):
+        """A density that is stable in its constrained values stays so: they are held off 0 and infinity."""
+        model = custom(lambda p, x, y: anp.log(p["scale"]) - anp.log(p["scale"] + y) + 0.0 * p["shape"])
+        made = run_many(model, people(), num_steps=2, initial_mu=start, initial_u=-20.0, learning_rate=1e-12)
+        assert np.isfinite(made.noisy_gradient).all()

@@ -11,12 +11,13 @@ from nadpvi.description import ModelDescription
 from nadpvi.guides import MeanField
 from nadpvi.models import LogisticRegression
 from nadpvi.private.dry_run import check_model
+from nadpvi.private.gradients import autograd_route
 
 
 @pytest.fixture
 def general_route(monkeypatch):
     """Gradients come from autodiff, as for a model without a score."""
-    monkeypatch.setattr("nadpvi.private.gradients._is_linear", lambda kind: False)
+    monkeypatch.setattr("nadpvi.private.gradients._route_of", lambda kind: autograd_route)
 
 
 def description(likelihood, schema, **extra):

@@ -9,6 +9,7 @@ import pytest
 import typer
 from scipy import linalg
 from typer.testing import CliRunner
+from whole_run import whole_trace
 
 import nadpvi as na
 from nadpvi.bijectors import softplus
@@ -29,7 +30,6 @@ from nadpvi.planning.plan import plan
 from nadpvi.planning.report import shown_names
 from nadpvi.planning.timing import time_run
 from nadpvi.privacy.randomness import make_streams
-from nadpvi.private.dpvi import run
 from nadpvi.private.records import Records
 from nadpvi.settings import make_settings
 
@@ -190,7 +190,7 @@ class TestAgainstTheEngine:
         for seed in range(self.SEEDS):
             streams = make_streams(insecure_seed=seed)
             noise = mechanism.noise_source(streams, num_steps=self.CONFIG.num_steps)
-            *_, (_, trace) = run(records, mechanism.settings, noise=noise, streams=streams)
+            trace = whole_trace(records, mechanism.settings, noise=noise, streams=streams)
             phi = trace.phi[-self.WINDOW :, :3]
             gradient = trace.noisy_gradient[-self.WINDOW :, :3]
             design = np.column_stack([np.ones(self.WINDOW), phi])

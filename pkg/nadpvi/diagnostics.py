@@ -1,7 +1,7 @@
 """Summaries and verdicts about draws."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -18,32 +18,33 @@ _MAX_R_HAT = 1.01
 _MIN_ESS_PER_CHAIN = 100
 
 
-def summarise(posterior: xr.Dataset, *, names: Sequence[str], probability: float = 0.9) -> pd.DataFrame:
-    """Return one row for each coordinate of the named variables.
+def summarise(
+    posterior: xr.Dataset, *, labels: Mapping[str, Sequence[str]], probability: float = 0.9
+) -> pd.DataFrame:
+    """Return one row for each entry of the named variables.
 
     Parameters
     ----------
     posterior : xarray.Dataset
-        Variables with dims (chain, draw, one more).
-    names : sequence of str
-        Which of them to show.
+        Variables with dims (chain, draw, ...).
+    labels : mapping
+        Which of them to show, and how their entries are called, last axis fastest.
     probability : float
         Content of the equal-tailed interval, in (0, 1).
 
     Returns
     -------
     DataFrame
-        Index: coordinate labels. Columns: ``mean``, ``sd``, the interval's two quantiles named by their
-        percentage (``5%``, ``95%``), ``ess_bulk``, ``ess_tail``, ``r_hat``.
+        Index: labels. Columns: ``mean``, ``sd``, the interval's two quantiles named by their percentage
+        (``5%``, ``95%``), ``ess_bulk``, ``ess_tail``, ``r_hat``.
     """
     level = check_probability("probability", probability)
-    selected = posterior[list(names)]
+    selected = posterior[list(labels)]
     chains = convergence(selected)
+    low, high = (1.0 - level) / 2.0, (1.0 + level) / 2.0
     tables = []
-    for name in names:
-        values = selected[name].to_numpy()
-        flat = values.reshape(-1, values.shape[-1])
-        low, high = (1.0 - level) / 2.0, (1.0 + level) / 2.0
+    for name, entries in labels.items():
+        flat = selected[name].to_numpy().reshape(-1, len(entries))
         quantiles = np.quantile(flat, [low, high], axis=0)
         columns = {
             "mean": flat.mean(axis=0),
@@ -51,9 +52,8 @@ def summarise(posterior: xr.Dataset, *, names: Sequence[str], probability: float
             f"{100 * low:g}%": quantiles[0],
             f"{100 * high:g}%": quantiles[1],
         }
-        columns |= {key: np.atleast_1d(chains[key][name].to_numpy()) for key in chains}
-        labels = [str(label) for label in selected[name].coords[selected[name].dims[2]].to_numpy()]
-        tables.append(pd.DataFrame(columns, index=pd.Index(labels, name="parameter")))
+        columns |= {key: chains[key][name].to_numpy().ravel() for key in chains}
+        tables.append(pd.DataFrame(columns, index=pd.Index(list(entries), name="parameter")))
     return pd.concat(tables)
 
 

@@ -14,7 +14,7 @@ from nadpvi.models import Model, RecordBatch
 from nadpvi.privacy.randomness import check_seed
 from nadpvi.private.records import make_records
 from nadpvi.schema import Schema
-from nadpvi.tables import TableLike, to_table
+from nadpvi.tables import TableLike
 
 __all__ = ["non_private_posterior"]
 
@@ -48,8 +48,8 @@ def non_private_posterior(
         If the search does not reach the mode; the message says where it stopped.
     """
     description = ModelDescription(model=model, schema=schema, guide=MeanField())
-    records = make_records(to_table(table), description.design)
-    batch = RecordBatch(x=records.x, y=records.y)
+    records = make_records(table, description.design)
+    batch = RecordBatch(x=records.x.astype(np.float64), y=records.y.astype(np.float64))
     mode, precision = _mode_and_precision(description, batch)
     rng = np.random.default_rng(None if seed is None else check_seed("seed", seed))
     factor = linalg.cholesky(precision, lower=True)

@@ -18,6 +18,8 @@ from nadpvi.containers.storage import HEADER, load_file, to_netcdf, write_bytes
 from nadpvi.description import ModelDescription
 from nadpvi.diagnostics import num_divergences, summarise
 from nadpvi.errors import ArgumentError
+from nadpvi.models import Model
+from nadpvi.models.parameters import constrain, unconstrain_draws
 from nadpvi.predictive import predict_mean
 from nadpvi.privacy.guarantee import Guarantee
 from nadpvi.tables import TableLike
@@ -80,7 +82,7 @@ class Posterior:
         return to_arviz(self.to_datatree())
 
     def theta(self) -> Array:
-        """Return draws of the model's parameters, shape (chain, draw, K), blocks side by side.
+        """Return draws of the model's parameters on the unconstrained scale, shape (chain, draw, K).
 
         Raises
         ------
@@ -89,20 +91,31 @@ class Posterior:
         """
         if self.description is None:
             raise ArgumentError("this posterior has no model, only phi_star and curvature.")
-        posterior = self.groups["posterior"]
-        blocks = [posterior[block.name].to_numpy() for block in self.description.parameters]
-        return np.concatenate(blocks, axis=-1)
+        posterior, blocks = self.groups["posterior"], self.description.parameters
+        return unconstrain_draws(blocks, {block.name: posterior[block.name].to_numpy() for block in blocks})
 
     def summary(self, *, probability: float = 0.9) -> pd.DataFrame:
-        """Return mean, sd, equal-tailed interval, ESS and R-hat, one row a parameter.
+        """Return mean, sd, equal-tailed interval, ESS and R-hat, one row an entry of a parameter.
 
-        See `nadpvi.diagnostics.summarise`.
+        Parameters are shown on their own scale. See `nadpvi.diagnostics.summarise`.
         """
         if self.description is None:
-            names = ["phi_star"]
+            labels = {"phi_star": [str(label) for label in self.groups["posterior"]["phi"].to_numpy()]}
         else:
-            names = [block.name for block in self.description.parameters]
-        return summarise(self.groups["posterior"], names=names, probability=probability)
+            labels = {block.name: list(block.entry_labels) for block in self.description.parameters}
+        return summarise(self.groups["posterior"], labels=labels, probability=probability)
+
+    def with_model(self, model: Model) -> "Posterior":
+        """Return this posterior with a custom model's functions, which no file holds, so that it can predict.
+
+        Raises
+        ------
+        ArgumentError
+            If there is no model, or it differs from `model`: see `ModelDescription.with_model`.
+        """
+        if self.description is None:
+            raise ArgumentError("this posterior has no model, only phi_star and curvature.")
+        return dataclasses.replace(self, description=self.description.with_model(model))
 
     @property
     def num_divergences(self) -> int | None:
@@ -168,20 +181,25 @@ class Posterior:
 
 
 def model_variables(description: ModelDescription, theta: Array) -> xr.Dataset:
-    """Return draws of theta as the model's named variables.
+    """Return draws of theta as the model's named variables, each on its own scale.
 
     Parameters
     ----------
     description : ModelDescription
-        Gives the names, dims and coords of the parameter blocks.
+        Gives the names, supports, dims and coords of the parameter blocks.
     theta : ndarray, shape (chain, draw, K)
+        Unconstrained.
+
+    Returns
+    -------
+    xarray.Dataset
+        Variables with dims (chain, draw) and those of their parameter.
     """
-    variables: dict[str, Any] = {}
+    blocks = description.parameters
     coords: dict[str, Any] = {"chain": np.arange(theta.shape[0]), "draw": np.arange(theta.shape[1])}
-    first = 0
-    for block in description.parameters:
-        last = first + len(block.coords[0])
-        variables[block.name] = (("chain", "draw", *block.dims), theta[..., first:last])
-        coords[block.dims[0]] = np.array(block.coords[0], dtype=object)
-        first = last
+    for block in blocks:
+        for dim, labels in zip(block.dims, block.coords, strict=True):
+            coords[dim] = np.array(labels, dtype=object)
+    values = constrain(blocks, theta)
+    variables = {block.name: (("chain", "draw", *block.dims), values[block.name]) for block in blocks}
     return xr.Dataset(variables, coords=coords)

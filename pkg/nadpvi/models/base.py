@@ -103,8 +103,8 @@ class ExponentialFamily(Model, Protocol):
     A record's gradient is then linear in its P statistics, so that those of a batch are one matrix product.
     """
 
-    def statistics(self, batch: RecordBatch) -> Array:
-        """Return the sufficient statistics of each record, shape (B, P)."""
+    def statistics(self, batch: RecordBatch, *, num_params: int) -> Array:
+        """Return the sufficient statistics of each record, shape (B, P), where theta has K = `num_params`."""
         ...
 
     def natural_gradient(self, theta: Array) -> Array:

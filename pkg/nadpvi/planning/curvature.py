@@ -13,19 +13,29 @@ from scipy import linalg
 
 from nadpvi.bijectors import softplus_log_derivative
 from nadpvi.description import ModelDescription
-from nadpvi.errors import ModelError
+from nadpvi.encoding import Design
+from nadpvi.errors import ArgumentError, ModelError
 from nadpvi.guides import MeanField
 from nadpvi.made_up import made_up_records, prior_draws
 from nadpvi.models.base import Model, RecordBatch
 from nadpvi.settings import Settings
 
-__all__ = ["clipping_norms", "expected_information", "scale_curvature", "scale_optimum"]
+__all__ = [
+    "clipping_norms",
+    "expected_information",
+    "information_evenness",
+    "mean_field_of",
+    "scale_curvature",
+    "scale_optimum",
+]
 
 Array = NDArray[np.float64]
 
 # Rows enough that a level which one record in a hundred has is seen hundreds of times.
 _LEAST_ROWS, _ROWS_PER_PARAMETER, _MOST_ROWS = 20_000, 400, 200_000
 _CHUNK_VALUES = 2_000_000
+# Behind an average, below which its relative standard error passes a tenth.
+_LEAST_EFFECTIVE_ROWS = 100
 
 
 def expected_information(description: ModelDescription, *, rng: np.random.Generator) -> Array:
@@ -45,12 +55,49 @@ def expected_information(description: ModelDescription, *, rng: np.random.Genera
     moment = np.zeros((num_params, num_params))
     while rows_left > 0:
         num_rows = min(chunk, rows_left)
-        theta = prior_draws(model, design, num_draws=num_rows, rng=rng)
-        batch = made_up_records(model, design, theta=theta, num_records=num_rows, rng=rng)
-        scores = _theta_gradient(model, theta, x=batch.x, y=batch.y)
+        scores = _prior_scores(model, design, num_rows=num_rows, rng=rng)
         moment += scores.T @ scores
         rows_left -= num_rows
     return moment / total
+
+
+def information_evenness(description: ModelDescription, *, rng: np.random.Generator) -> float:
+    """Return how evenly a record's information is spread over the prior, in (0, 1].
+
+    It is ``(E |score|^2)^2 / E |score|^4``: the share of the prior's draws that an average over them rests
+    on. Counts with a wide prior on a log link have a small one: a few draws with large rates hold it all.
+
+    Raises
+    ------
+    ModelError
+        If so few draws hold the information that no average over the prior can be trusted.
+    """
+    model, design = description.model, description.design
+    chunk = min(_LEAST_ROWS, max(100, _CHUNK_VALUES // len(description.names)))
+    parts = [
+        (_prior_scores(model, design, num_rows=chunk, rng=rng) ** 2).sum(axis=1)
+        for _ in range(-(-_LEAST_ROWS // chunk))
+    ]
+    squares = np.concatenate(parts)
+    squares /= squares.max()
+    evenness = float(squares.mean() ** 2 / (squares**2).mean())
+    if evenness * len(squares) < _LEAST_EFFECTIVE_ROWS:
+        raise ModelError(
+            f"{type(model).__name__} cannot be planned for under this prior: {evenness:.2%} of its draws "
+            "hold nearly all the information, so that averages say nothing. Narrow it (prior_sd) to outcomes "
+            "that you expect."
+        )
+    return evenness
+
+
+def mean_field_of(description: ModelDescription) -> MeanField:
+    """Return the description's guide, or raise unless it is the one that forecasts are derived for."""
+    if not isinstance(description.guide, MeanField):
+        raise ArgumentError(
+            f"plan is derived for the MeanField guide (got {type(description.guide).__name__}); plan with "
+            "that: what the noise does to the locations is much the same."
+        )
+    return description.guide
 
 
 def scale_optimum(guide: MeanField, curvature: Array) -> Array:
@@ -88,7 +135,7 @@ def clipping_norms(
     the norms that a run cuts to its clip norm.
     """
     description = settings.description
-    model, design, guide = description.model, description.design, description.guide
+    model, design, guide = description.model, description.design, mean_field_of(description)
     num_params = len(curvature)
     draws = settings.monte_carlo_samples
     num_rows = max(50, min(500, _CHUNK_VALUES // (draws * num_params)))
@@ -103,6 +150,16 @@ def clipping_norms(
         rows = guide.pull_back(phi, theta_gradient=gradient, standard_normal=noise) * settings.preconditioner
         norms.append(linalg.norm(rows, axis=1))
     return np.concatenate(norms)
+
+
+def _prior_scores(model: Model, design: Design, *, num_rows: int, rng: np.random.Generator) -> Array:
+    """Return the score of made-up records, each at its own theta from the prior, shape (`num_rows`, K).
+
+    Outcomes are as the model draws them: held to the bounds of their column, they would not be its own.
+    """
+    theta = prior_draws(model, design, num_draws=num_rows, rng=rng)
+    batch = made_up_records(model, design, theta=theta, num_records=num_rows, rng=rng, clamp=False)
+    return _theta_gradient(model, theta, x=batch.x, y=batch.y)
 
 
 def _theta_gradient(model: Model, theta: Array, *, x: Array, y: Array) -> Array:

@@ -27,6 +27,8 @@ from scipy import linalg
 from nadpvi.planning.curvature import (
     clipping_norms,
     expected_information,
+    information_evenness,
+    mean_field_of,
     scale_curvature,
     scale_optimum,
 )
@@ -77,6 +79,8 @@ class ExpectedRun(NamedTuple):
         Largest eigenvalue of lambda kappa H, the scales included.
     norms : ndarray
         Norms of made-up records' gradients at the optimum.
+    evenness : float
+        Share of the prior's draws that the averages rest on.
     """
 
     prior_sd: Array
@@ -86,6 +90,7 @@ class ExpectedRun(NamedTuple):
     relaxation_steps: Array
     largest_step: float
     norms: Array
+    evenness: float
 
 
 def expect_run(
@@ -104,7 +109,8 @@ def expect_run(
     rng : numpy.random.Generator
         For made-up records.
     """
-    description, guide, rate = settings.description, settings.description.guide, settings.sampling_rate
+    description, rate = settings.description, settings.sampling_rate
+    guide = mean_field_of(description)
     _, prior_sd = description.model.prior_moments(description.design)
     located, _ = np.split(noise_std, [len(prior_sd)])
     information = expected_information(description, rng=rng)
@@ -138,6 +144,7 @@ def expect_run(
         relaxation_steps=1.0 / steps,
         largest_step=max(fastest, float(steps[len(prior_sd) :].max())),
         norms=clipping_norms(settings, curvature=curvature, rng=rng),
+        evenness=information_evenness(description, rng=rng),
     )
 
 

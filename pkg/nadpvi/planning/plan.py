@@ -6,6 +6,7 @@ drives both sides of the wall.
 """
 
 import dataclasses
+import itertools
 import math
 
 import numpy as np
@@ -20,7 +21,8 @@ from nadpvi.description import ModelDescription
 from nadpvi.errors import ArgumentError, ModelError
 from nadpvi.gradient_model import window_start
 from nadpvi.mechanism import Mechanism, make_mechanism
-from nadpvi.models.base import Model, SimulatingModel
+from nadpvi.models.base import Model, Parameter, SimulatingModel
+from nadpvi.planning.curvature import mean_field_of
 from nadpvi.planning.expectations import expect_run
 from nadpvi.planning.report import Plan
 from nadpvi.planning.timing import time_run
@@ -97,6 +99,12 @@ def plan(
         )
     num_window_steps = settings_in.num_steps - window_start(settings_in.num_steps, burn_in=burn_in)
     description = ModelDescription(model=model, schema=schema, guide=settings_in.guide)
+    mean_field_of(description)
+    if description.design.outcome is None:
+        raise ModelError(
+            f"{type(model).__name__} cannot be planned for: it has no outcome, and the predictors that it "
+            "explains are made up without it."
+        )
     if len(description.names) > _MOST_PARAMETERS:
         raise ArgumentError(
             f"plan holds a square matrix of all parameters and takes at most {_MOST_PARAMETERS} of them (got "
@@ -158,7 +166,9 @@ def _make_plan(mechanism: Mechanism, *, num_records: int, num_window_steps: int,
     )
     spread = expected.spread
     lost_share = spread.added / np.maximum(spread.learnable, np.finfo(float).tiny)
-    return dataclasses.replace(made, warnings=plan_warnings(made, lost_share=lost_share))
+    return dataclasses.replace(
+        made, warnings=plan_warnings(made, lost_share=lost_share, evenness=expected.evenness)
+    )
 
 
 def _drowning_count(
@@ -166,15 +176,27 @@ def _drowning_count(
 ) -> float | None:
     """Return how many records a level needs, at most over the levels whose coefficient is a parameter."""
     design = description.design
-    position = {name: index for index, name in enumerate(description.names)}
-    counts = [
-        num_records / (len(column.levels) * margin[position[label]])
+    levels = {
+        f"{column.name}[{level}]": len(column.levels)
         for column in (design.schema[name] for name in design.predictors)
         if isinstance(column, CategoricalColumn)
-        for label in (f"{column.name}[{level}]" for level in column.levels)
-        if label in position
+        for level in column.levels
+    }
+    # The last coordinate of a coefficient is its label, whatever else it has: "coefficients[yes, job[a]]".
+    labels = [label for block in description.parameters for label in _last_labels(block)]
+    counts = [
+        num_records / (levels[label] * needed)
+        for label, needed in zip(labels, margin, strict=True)
+        if label in levels
     ]
     return max(counts, default=None)
+
+
+def _last_labels(block: Parameter) -> list[str]:
+    """Return the last coordinate's label of each of a real block's numbers; the names of any other's."""
+    if block.support != "real" or not block.dims:
+        return list(block.labels)
+    return [entry[-1] for entry in itertools.product(*block.coords)]
 
 
 def _file_bytes(mechanism: Mechanism) -> int:

@@ -14,9 +14,10 @@ _LOST_SHARE = 0.5
 _NOISE_RATIO = 3.0
 _CLIPPED_SHARE = 0.05
 _WASTED_FACTOR = 2.0
+_UNEVEN_SHARE = 0.05
 
 
-def plan_warnings(plan: Plan, *, lost_share: NDArray[np.float64]) -> tuple[str, ...]:
+def plan_warnings(plan: Plan, *, lost_share: NDArray[np.float64], evenness: float) -> tuple[str, ...]:
     """Return one line for each thing that is likely to go wrong.
 
     Parameters
@@ -26,11 +27,14 @@ def plan_warnings(plan: Plan, *, lost_share: NDArray[np.float64]) -> tuple[str, 
     lost_share : ndarray, shape (K,)
         Which part, in [0, 1], of what the records could take off each parameter's prior variance the noise
         takes away.
+    evenness : float
+        Share of the prior's draws that the plan's averages rest on.
     """
     return tuple(
         line
         for line in (
             *_budget(plan),
+            *_averages(evenness),
             *_noise(plan, lost_share=lost_share),
             *_clipping(plan),
             *_steps(plan),
@@ -46,6 +50,17 @@ def _budget(plan: Plan) -> list[str]:
     return [
         f"delta {plan.delta:g} is not below one over {plan.num_records:,} records, so that the guarantee "
         f"would let a record be published; choose one far below {1 / plan.num_records:.2g}."
+    ]
+
+
+def _averages(evenness: float) -> list[str]:
+    """Return what is wrong with averages over the prior."""
+    if evenness >= _UNEVEN_SHARE:
+        return []
+    return [
+        f"the prior is wide: {evenness:.1%} of its draws hold nearly all the information that this plan's "
+        "averages count, so that most runs will tell less than it says, and move more slowly. Choose "
+        "prior_mean and prior_sd that expect the outcomes you expect."
     ]
 
 

@@ -6,6 +6,7 @@ record, records that influence each other, values that are not finite at the pri
 
 import warnings
 from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,16 +15,22 @@ from nadpvi.description import ModelDescription
 from nadpvi.errors import ModelError, NadpviError, PrivacyError
 from nadpvi.made_up import made_up_records, prior_draws
 from nadpvi.models.base import RecordBatch
+from nadpvi.models.custom import CustomModel
+from nadpvi.models.prior_check import check_log_prior
 from nadpvi.private.batches import block_rows
 from nadpvi.private.gradients import GradientFunction, autograd_route, gradient_function
 
 __all__ = ["check_model", "warn_of_failure"]
 
+_T = TypeVar("_T")
 Array = NDArray[np.float64]
 
 _NUM_RECORDS = 7
 _NUM_DRAWS = 3
 _NUM_RUN_DRAWS = 10  # what a run has by default; it fixes how long its blocks are
+_WRITE_DIFFERENTIABLY = (
+    "write it with autograd.numpy (and autograd.scipy) and without assignment to array elements."
+)
 
 
 def check_model(description: ModelDescription) -> None:
@@ -35,22 +42,23 @@ def check_model(description: ModelDescription) -> None:
     Raises
     ------
     ModelError
-        If the model fails, does not depend on theta, or gives a wrong shape or values that are not finite.
+        If the model's likelihood, prior or simulator fails, gives a wrong shape or values that are not
+        finite, or if likelihood or prior cannot be differentiated or do not depend on theta.
     PrivacyError
         If one record's gradient changes when the others do.
     """
     rng = np.random.default_rng(0)
-    name = f"{type(description.model).__name__}.log_likelihood"
+    model, name = description.model, _name(description, "log_likelihood")
+    theta = prior_draws(model, description.design, num_draws=_NUM_DRAWS, rng=rng)
+    check_log_prior(
+        lambda value: model.log_prior(value, description.design),
+        theta,
+        blocks=description.parameters,
+        name=_name(description, "log_prior"),
+    )
     batch = _made_up(description, rng=rng)
-    theta = prior_draws(description.model, description.design, num_draws=_NUM_DRAWS, rng=rng)
     value = _value(description, theta, batch, name=name)
-    if value.shape != (_NUM_DRAWS, _NUM_RECORDS):
-        raise ModelError(
-            f"{name} must give one number a record: shape ({_NUM_DRAWS}, {_NUM_RECORDS}) for {_NUM_DRAWS} "
-            f"draws and {_NUM_RECORDS} records (got {value.shape})."
-        )
-    if not np.isfinite(value).all():
-        raise ModelError(f"{name} is not finite at ordinary values of the parameters.")
+    _check_value(value, name=name)
     first = _finite_first(description, batch, name=name)
     general = _first_gradient(description, batch, name=name, route=autograd_route)
     if not np.allclose(first, general, rtol=1e-8, atol=1e-10):
@@ -62,9 +70,9 @@ def check_model(description: ModelDescription) -> None:
         # Whichever record holds the batch's largest or smallest value, it is among the others once.
         turned = RecordBatch(x=np.roll(batch.x, shift, axis=0), y=np.roll(batch.y, shift))
         _check_separate(description, turned, name=name, rng=rng)
-    _check_places(
-        description, num_records=block_rows(_NUM_RUN_DRAWS * len(description.names)), name=name, rng=rng
-    )
+    num_noise = description.guide.num_noise(len(description.names))
+    draw_values = max(_NUM_RUN_DRAWS * num_noise, len(description.phi_labels))
+    _check_places(description, num_records=block_rows(draw_values), name=name, rng=rng)
     for row in range(_NUM_RECORDS):
         one = slice(row, row + 1)
         alone = _value(description, theta, RecordBatch(x=batch.x[one], y=batch.y[one]), name=name)
@@ -81,9 +89,9 @@ def warn_of_failure(description: ModelDescription, phi: Array) -> None:
     Real records on which a model fails count as zero, and nothing may tell whether there were any. This asks
     the model about made-up ones instead.
     """
-    name = f"{type(description.model).__name__}.log_likelihood"
-    batch = _made_up(description, rng=np.random.default_rng(0))
+    name = _name(description, "log_likelihood")
     try:
+        batch = _made_up(description, rng=np.random.default_rng(0))
         gradient = _first_gradient(description, batch, name=name, phi=phi)
         is_sound = bool(np.isfinite(gradient).all())
     except NadpviError:
@@ -97,11 +105,43 @@ def warn_of_failure(description: ModelDescription, phi: Array) -> None:
         )
 
 
+def _name(description: ModelDescription, role: str) -> str:
+    """Return what the author of a model calls one of its functions."""
+    model = description.model
+    return (
+        model.functions.name_of(role) if isinstance(model, CustomModel) else f"{type(model).__name__}.{role}"
+    )
+
+
 def _made_up(description: ModelDescription, *, rng: np.random.Generator) -> RecordBatch:
     """Return records that the design could have encoded, each from its own draw of theta."""
-    model, design = description.model, description.design
+    model, design, name = description.model, description.design, _name(description, "simulate")
     theta = prior_draws(model, design, num_draws=_NUM_RECORDS, rng=rng)
-    return made_up_records(model, design, theta=theta, num_records=_NUM_RECORDS, rng=rng)
+    batch = _tried(
+        lambda: made_up_records(model, design, theta=theta, num_records=_NUM_RECORDS, rng=rng), name=name
+    )
+    if batch.y.shape != (_NUM_RECORDS,):
+        raise ModelError(
+            f"{name} must give one outcome a record: shape ({_NUM_RECORDS},) for {_NUM_RECORDS} records (got "
+            f"{batch.y.shape})."
+        )
+    if not np.isfinite(batch.y).all():
+        raise ModelError(f"{name} draws outcomes that are not finite at ordinary values of the parameters.")
+    return batch
+
+
+def _check_value(value: Array, *, name: str) -> None:
+    """Raise unless the likelihood gave one finite number for each record under each draw."""
+    if value.shape != (_NUM_DRAWS, _NUM_RECORDS):
+        raise ModelError(
+            f"{name} must give one number a record: shape ({_NUM_DRAWS}, {_NUM_RECORDS}) for {_NUM_DRAWS} "
+            f"draws and {_NUM_RECORDS} records (got {value.shape})."
+        )
+    if not np.isfinite(value).all():
+        raise ModelError(
+            f"{name} is not finite at ordinary values of the parameters: write it so that it stays finite "
+            "within the public bounds (log1p, logaddexp), or narrow the prior or the bounds."
+        )
 
 
 def _check_separate(
@@ -166,12 +206,24 @@ def _with_first(batch: RecordBatch, *, x: Array, y: Array) -> RecordBatch:
 
 def _value(description: ModelDescription, theta: Array, batch: RecordBatch, *, name: str) -> Array:
     """Return the log likelihood of each record under each theta, shape (S, B) if the model is sound."""
+    draws, records = theta[:, None, :].copy(), RecordBatch(x=batch.x.copy(), y=batch.y.copy())
+    for array in (draws, *records):
+        array.flags.writeable = False
+    return np.asarray(_tried(lambda: description.model.log_likelihood(draws, records), name=name))
+
+
+def _tried(call: Callable[[], _T], *, name: str) -> _T:
+    """Return what a model's code gives, or raise one line that names it."""
     try:
         with np.errstate(all="ignore"):
-            return np.asarray(description.model.log_likelihood(theta[:, None, :], batch))
+            return call()
     except NadpviError:
         raise
     except Exception as error:  # a user's code may raise anything
+        if "read-only" in str(error):
+            raise ModelError(
+                f"{name} writes to the arrays that it is given; {_WRITE_DIFFERENTIABLY}"
+            ) from error
         raise ModelError(f"{name} failed on made-up records: {type(error).__name__}: {error}") from error
 
 
@@ -195,7 +247,8 @@ def _first_gradient(
     """Return one record's gradient, by default the first's on the way that a run would take."""
     num_params = len(description.names)
     dimension = description.guide.num_variational(num_params)
-    noise = np.random.default_rng(1).standard_normal((2, num_params))
+    num_noise = description.guide.num_noise(num_params)
+    noise = np.random.default_rng(1).standard_normal((2, num_noise))
     try:
         # As in a run, what is not finite shows in the values, and only that of the first record counts.
         with np.errstate(all="ignore"), warnings.catch_warnings():
@@ -214,7 +267,7 @@ def _first_gradient(
         raise ModelError(f"{name} does not depend on theta, so that there is nothing to fit.") from error
     except Exception as error:  # a user's code may raise anything
         raise ModelError(
-            f"{name} cannot be differentiated ({type(error).__name__}: {str(error).rstrip('.')}); write it "
-            "with autograd.numpy and without assignment to array elements."
+            f"{name} cannot be differentiated ({type(error).__name__}: {str(error).rstrip('.')}); "
+            f"{_WRITE_DIFFERENTIABLY}"
         ) from error
     return first

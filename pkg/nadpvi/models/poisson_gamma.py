@@ -1,0 +1,106 @@
+"""Counts: Poisson outcomes whose rate has a gamma prior."""
+
+from dataclasses import dataclass
+from math import lgamma, log
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln
+
+from nadpvi.checks import check_positive
+from nadpvi.design import Design
+from nadpvi.models.base import Parameter
+from nadpvi.models.exponential_family import (
+    ConjugateModel,
+    PriorRecords,
+    draw_log_gamma,
+    log_gamma_moments,
+)
+from nadpvi.models.links import bounded_exp, bounded_exp_slope
+
+__all__ = ["PoissonGamma"]
+
+Array = NDArray[np.float64]
+
+# NumPy draws no Poisson counts of a mean beyond exp(43); a schema's bounds are far below that.
+_LARGEST_LOG_RATE = 43.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoissonGamma(ConjugateModel):
+    """``y ~ Poisson(rate)``, ``rate ~ Gamma(prior_shape, prior_rate)``; theta is log(rate).
+
+    Parameters
+    ----------
+    outcome : str
+        A count column of the schema.
+    prior_shape : float
+        Shape of the rate's prior, a count; positive.
+    prior_rate : float
+        Rate of the rate's prior, a number of records; positive.
+
+    Examples
+    --------
+    >>> model = PoissonGamma(outcome="visits", prior_shape=2.0, prior_rate=1.0)
+    >>> model.predict_mean(np.array([[0.0]]), np.empty((2, 0)))
+    array([[1., 1.]])
+    """
+
+    kind: ClassVar[str] = "poisson_gamma"
+    outcome_kind: ClassVar[str] = "count"
+
+    outcome: str
+    prior_shape: float
+    prior_rate: float
+
+    def __post_init__(self) -> None:
+        for name in ("prior_shape", "prior_rate"):
+            object.__setattr__(self, name, check_positive(name, getattr(self, name)))
+
+    def parameters(self, design: Design) -> tuple[Parameter, ...]:
+        """Return one number, ``rate``, a count per record."""
+        return (Parameter(name="rate", support="positive"),)
+
+    def prior_moments(self, design: Design) -> tuple[Array, Array]:
+        """Return mean and standard deviation of log(rate), each of shape (1,)."""
+        return log_gamma_moments(np.array([self.prior_shape]), self.prior_rate)
+
+    def draw_prior(self, design: Design, *, num_draws: int, rng: np.random.Generator) -> Array:
+        """Return independent prior draws of log(rate), shape (`num_draws`, 1)."""
+        return draw_log_gamma(self.prior_shape, size=(num_draws, 1), rng=rng) - log(self.prior_rate)
+
+    def prior_records(self, num_params: int) -> PriorRecords:
+        """Return the prior as prior_rate records with counts of prior_shape in all."""
+        normaliser = lgamma(self.prior_shape) - self.prior_shape * log(self.prior_rate)
+        return PriorRecords(np.array([self.prior_shape]), self.prior_rate, normaliser)
+
+    def natural(self, theta: Array) -> Array:
+        """Return log(rate), shape (..., 1)."""
+        return theta
+
+    def log_partition(self, theta: Array) -> Array:
+        """Return the rate, shape (...)."""
+        return bounded_exp(theta[..., 0])
+
+    def natural_gradient(self, theta: Array) -> Array:
+        """Return the rows 1 and -rate: (..., 1) -> (..., 2, 1)."""
+        rate = bounded_exp_slope(theta)
+        return np.stack([np.ones_like(rate), -rate], axis=-2)
+
+    def sufficient(self, y: Array, *, num_params: int) -> Array:
+        """Return the count itself, shape (..., 1)."""
+        return y[..., None]
+
+    def log_base(self, y: Array) -> Array:
+        """Return -log(y!)."""
+        return np.asarray(-gammaln(y + 1.0))
+
+    def mean_outcome(self, theta: Array) -> Array:
+        """Return the rate, shape (M,)."""
+        return bounded_exp_slope(theta[..., 0])
+
+    def draw_outcomes(self, theta: Array, *, rng: np.random.Generator) -> Array:
+        """Return one count for each theta, (..., 1) -> (...)."""
+        rate = np.exp(np.minimum(theta[..., 0], _LARGEST_LOG_RATE))
+        return rng.poisson(rate).astype(np.float64)
