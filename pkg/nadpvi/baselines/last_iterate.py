@@ -31,7 +31,9 @@ def last_iterate_posterior(release: Release, *, draws: int = 4000, seed: int | N
     if description is None:
         raise ArgumentError("this release has no model, so its last iterate is not a posterior.")
     rng = np.random.default_rng(None if seed is None else check_seed("seed", seed))
-    theta = description.guide.draw(release.final_phi, rng.standard_normal((1, draws, len(description.names))))
+    guide = description.guide
+    num_noise = guide.num_noise(len(description.names))
+    theta = guide.draw(release.final_phi, rng.standard_normal((1, draws, num_noise)))
     return Posterior(
         groups={"posterior": model_variables(description, theta)},
         settings={"method": "last_iterate"},

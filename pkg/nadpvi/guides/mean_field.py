@@ -2,17 +2,24 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nadpvi.bijectors import softplus, softplus_derivative, softplus_log_derivative
 from nadpvi.errors import ArgumentError
+from nadpvi.guides.base import Factors, average, own_indices
+from nadpvi.guides.scales import (
+    Scale,
+    check_scale,
+    gaussian_entropy,
+    scale_derivative,
+    scale_log_derivative,
+    scale_of,
+)
 
 __all__ = ["MeanField", "Scale"]
 
-Scale = Literal["sd", "variance"]
 Array = NDArray[np.float64]
 
 
@@ -27,17 +34,31 @@ class MeanField:
     ----------
     scale : {"sd", "variance"}
         What softplus(u) is.
+
+    Examples
+    --------
+    >>> MeanField().labels(["a", "b"])
+    ('mu[a]', 'mu[b]', 'u[a]', 'u[b]')
     """
+
+    kind: ClassVar[str] = "mean_field"
 
     scale: Scale = "sd"
 
     def __post_init__(self) -> None:
-        if self.scale not in ("sd", "variance"):
-            raise ArgumentError(f'scale must be "sd" or "variance" (got {self.scale!r}).')
+        check_scale(self.scale)
 
     def num_variational(self, num_params: int) -> int:
         """Return D, the length of phi for K = `num_params` model parameters."""
         return 2 * num_params
+
+    def num_params(self, num_variational: int) -> int:
+        """Return K for a phi of D = `num_variational` coordinates."""
+        return num_variational // 2
+
+    def num_noise(self, num_params: int) -> int:
+        """Return M, how many standard normal numbers one draw of theta takes: K."""
+        return num_params
 
     def labels(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return the D labels of phi: all locations first, then all scales."""
@@ -48,27 +69,32 @@ class MeanField:
         half = phi.shape[-1] // 2
         return phi[..., :half], phi[..., half:]
 
-    def initial(self, *, num_params: int, mu: float, u: float) -> Array:
-        """Return the starting phi, shape (2 K,), with every location `mu` and every scale `u`."""
-        return np.concatenate([np.full(num_params, float(mu)), np.full(num_params, float(u))])
+    def initial(self, *, mean: Array, u: float) -> Array:
+        """Return the starting phi, shape (2 K,): locations at `mean`, shape (K,), and every scale at `u`."""
+        return np.concatenate([mean, np.full(len(mean), float(u))])
 
     def standard_deviation(self, phi: Array) -> Array:
         """Return the standard deviation of theta, shape (..., K); always positive."""
-        _, u = self.split(phi)
-        return softplus(u) if self.scale == "sd" else np.sqrt(softplus(u))
+        return scale_of(self.split(phi)[1], scale=self.scale)
 
     def standard_deviation_derivative(self, phi: Array) -> Array:
         """Return d sd / d u, shape (..., K)."""
-        _, u = self.split(phi)
-        if self.scale == "sd":
-            return softplus_derivative(u)
-        return 0.5 * np.sqrt(softplus(u)) * softplus_log_derivative(u)
+        return scale_derivative(self.split(phi)[1], scale=self.scale)
+
+    def covariance(self, phi: Array) -> Array:
+        """Return the covariance of theta, shape (..., K, K), diagonal."""
+        variance = self.standard_deviation(phi) ** 2
+        covariance: Array = variance[..., None] * np.eye(variance.shape[-1])
+        return covariance
+
+    def entropy(self, phi: Array) -> Array:
+        """Return the differential entropy of q in nats, shape (...)."""
+        return gaussian_entropy(self.split(phi)[1], scale=self.scale)
 
     def entropy_gradient(self, phi: Array) -> Array:
         """Return the gradient of q's entropy with respect to phi, shape (..., 2 K)."""
         mu, u = self.split(phi)
-        factor = 1.0 if self.scale == "sd" else 0.5
-        return np.concatenate([np.zeros_like(mu), factor * softplus_log_derivative(u)], axis=-1)
+        return np.concatenate([np.zeros_like(mu), scale_log_derivative(u, scale=self.scale)], axis=-1)
 
     def draw(self, phi: Array, standard_normal: Array) -> Array:
         """Return theta = mu + sd * `standard_normal`, shape (..., K), by broadcasting."""
@@ -76,33 +102,44 @@ class MeanField:
         theta: Array = mu + self.standard_deviation(phi) * standard_normal
         return theta
 
+    def factors(self, phi: Array, standard_normal: Array) -> Factors:
+        """Return how theta moves with phi, shape (2 K,), at the draws of noise (S, K)."""
+        num_params = standard_normal.shape[1]
+        bases = np.ones((len(standard_normal), 1 + num_params))
+        bases[:, 1:] = standard_normal
+        factor = np.ones(2 * num_params)
+        factor[num_params:] = self.standard_deviation_derivative(phi)
+        theta_index, base_index = own_indices(num_params)
+        return Factors(bases=bases, theta_index=theta_index, base_index=base_index, factor=factor)
+
     def pull_back(self, phi: Array, *, theta_gradient: Array, standard_normal: Array) -> Array:
         """Return gradients with respect to phi, averaged over the S reparameterised draws.
 
         Parameters
         ----------
-        phi : ndarray, shape (2 K,)
+        phi : ndarray, shape (2 K,) or (B, 2 K)
         theta_gradient : ndarray, shape (S, B, K) or (S, K)
             Gradient with respect to theta at each draw.
-        standard_normal : ndarray, shape (S, K)
+        standard_normal : ndarray, shape (S, K), or (S, B, K) if every record has its own
             The draws' standardised noise.
 
         Returns
         -------
         ndarray, shape (B, 2 K) or (2 K,)
         """
-        noise = standard_normal if theta_gradient.ndim == 2 else standard_normal[:, None, :]
-        location = theta_gradient.mean(axis=0)
-        scale = (theta_gradient * noise).mean(axis=0) * self.standard_deviation_derivative(phi)
+        is_shared = standard_normal.ndim < theta_gradient.ndim
+        noise = standard_normal[:, None, :] if is_shared else standard_normal
+        location = average(theta_gradient)
+        scale = average(theta_gradient * noise) * self.standard_deviation_derivative(phi)
         return np.concatenate([location, scale], axis=-1)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the guide as JSON types."""
-        return {"kind": "mean_field", "scale": self.scale}
+        return {"kind": self.kind, "scale": self.scale}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "MeanField":
         """Return the guide that `to_dict` described; anything else is refused."""
-        if data.get("kind") != "mean_field" or set(data) != {"kind", "scale"}:
+        if data.get("kind") != cls.kind or set(data) != {"kind", "scale"}:
             raise ArgumentError(f"guide must be a mean_field description (got keys {sorted(data)}).")
         return cls(scale=data["scale"])

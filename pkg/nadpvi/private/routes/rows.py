@@ -1,0 +1,56 @@
+"""Per-record gradients of a batch, and their plain form as one matrix. Private side."""
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nadpvi.models.base import RecordBatch
+
+__all__ = ["DenseGradients", "GradientFunction", "PerRecordGradients"]
+
+Array = NDArray[np.float64]
+
+
+class PerRecordGradients(Protocol):
+    """Preconditioned gradients of B records in D coordinates, held as compactly as they allow."""
+
+    def squared_norms(self) -> Array:
+        """Return each record's squared norm, shape (B,)."""
+        ...
+
+    def weighted_sum(self, weights: Array) -> Array:
+        """Return sum_b weights[b] * gradient[b], shape (D,)."""
+        ...
+
+    def weighted_rows(self, weights: Array) -> Array:
+        """Return the rows weights[b] * gradient[b], shape (B, D).
+
+        The caller may change them; the next block, or the next call, may use their memory again.
+        """
+        ...
+
+
+GradientFunction = Callable[[RecordBatch], PerRecordGradients]
+
+
+class DenseGradients(NamedTuple):
+    """Gradients as one matrix of shape (B, D), for models without special structure."""
+
+    rows: Array
+
+    def squared_norms(self) -> Array:
+        """Return each record's squared norm, shape (B,)."""
+        norms: Array = np.einsum("bd,bd->b", self.rows, self.rows)
+        return norms
+
+    def weighted_sum(self, weights: Array) -> Array:
+        """Return the weighted sum, shape (D,)."""
+        total: Array = weights @ self.rows
+        return total
+
+    def weighted_rows(self, weights: Array) -> Array:
+        """Return the weighted rows, shape (B, D)."""
+        weighted: Array = np.einsum("bd,b->bd", self.rows, weights)
+        return weighted
