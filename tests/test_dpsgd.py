@@ -6,14 +6,31 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from nadpvi import PrivacyError
+from nadpvi import MeanField, PrivacyError
+from nadpvi.models import LogisticRegression
+from nadpvi.models.base import RecordBatch
 from nadpvi.privacy.noise import GRID_UNITS, NoNoise, SimulatedGaussianNoise
-from nadpvi.private.dpsgd import check_exact_sums, clip_weights, clipped_sum, release_gradient
-from nadpvi.private.gradients import DenseGradients, LinearGradients
+from nadpvi.private.dpsgd import check_exact_sums, clip_weights, clipped_sum, exact_sum, release_gradient
+from nadpvi.private.gradients import DenseGradients
+from nadpvi.private.routes.linear import linear_route
 
 any_float = st.floats(allow_nan=True, allow_infinity=True, width=64)
 rows = arrays(np.float64, (3, 4), elements=any_float)
 betas = arrays(np.float64, (4,), elements=st.floats(1e-3, 1e3))
+
+
+def linear_gradients(*, x, location, scale):
+    """Gradients as the route of matrix products holds them, with whatever numbers in them."""
+    num_params = x.shape[1]
+    gradients_of = linear_route(
+        LogisticRegression(outcome="y"),
+        guide=MeanField(),
+        phi=np.zeros(2 * num_params),
+        standard_normal=np.zeros((1, num_params)),
+        preconditioner=np.ones(2 * num_params),
+    )
+    made = gradients_of(RecordBatch(x=np.zeros(x.shape), y=np.zeros(len(x))))
+    return made._replace(x=x, location=location[None], scale=scale[None])
 
 
 @settings(max_examples=300, deadline=None)
@@ -49,7 +66,7 @@ def test_adding_a_record_moves_the_grid_sum_by_that_record_alone(rows, beta):
 def test_linear_gradients_stay_within_the_sensitivity_too(x, location, scale):
     with np.errstate(all="ignore"):
         total = clipped_sum(
-            LinearGradients(x=x, location=location, scale=scale),
+            linear_gradients(x=x, location=location, scale=scale),
             clip_norm=1.0,
             grid_units=GRID_UNITS,
         )
@@ -132,14 +149,38 @@ def test_release_without_noise_only_rescales():
 
 
 def test_sums_beyond_exact_integers_are_refused():
-    check_exact_sums(num_records=10**8, grid_units=GRID_UNITS)
+    check_exact_sums(num_records=10**11, grid_units=GRID_UNITS)
     with pytest.raises(PrivacyError, match="too many records"):
-        check_exact_sums(num_records=2**28, grid_units=GRID_UNITS)
+        check_exact_sums(num_records=2**38, grid_units=GRID_UNITS)
+
+
+@given(
+    times=arrays(np.int64, (3,), elements=st.integers(0, 2**36)),
+    rows=arrays(np.int64, (3, 2), elements=st.integers(-GRID_UNITS, GRID_UNITS)),
+)
+def test_sums_are_exact_beyond_what_float64_holds(times, rows):
+    found = exact_sum(times.astype(float), rows.astype(float), largest=GRID_UNITS)
+    expected = [sum(int(t) * int(row[d]) for t, row in zip(times, rows, strict=True)) for d in range(2)]
+    assert found.dtype == np.int64
+    assert found.tolist() == expected
+
+
+def test_noise_is_added_to_a_large_sum_before_it_is_rounded():
+    """2^60 + 3 is no float64: rounded first, the three would be lost, and more noise with others."""
+
+    class OnTheGrid(NoNoise):
+        def draw(self):
+            return np.array([-(2.0**60) + 2.0**9])
+
+    noise = OnTheGrid(dimension=1)
+    noise.grid_units = GRID_UNITS
+    released = release_gradient(np.array([2**60 + 3]), noise=noise, clip_norm=1.0, preconditioner=np.ones(1))
+    assert released[0] * GRID_UNITS == 2**9 + 3
 
 
 @pytest.mark.parametrize(("location", "x"), [(1e170, 1e-170), (1e-160, 1e154), (1e301, 0.0), (1e200, 1e200)])
 def test_products_whose_parts_overflow_or_underflow_stay_within_the_sensitivity(location, x):
-    gradients = LinearGradients(x=np.array([[x, x]]), location=np.array([location]), scale=np.zeros((1, 2)))
+    gradients = linear_gradients(x=np.array([[x, x]]), location=np.array([location]), scale=np.zeros((1, 2)))
     for clip_norm in (1e-7, 1.0, 1e3):
         total = clipped_sum(gradients, clip_norm=clip_norm, grid_units=GRID_UNITS)
         assert sum(int(value) ** 2 for value in total) <= GRID_UNITS**2

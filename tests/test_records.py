@@ -62,9 +62,9 @@ def test_records_do_not_travel():
 
 
 def test_arrays_are_read_only_copies():
-    x, y = np.ones((2, 3), dtype=np.float32, order="F"), np.array([0, 1])
+    x, y = np.ones((2, 3), dtype=np.int8, order="F"), np.array([0, 1])
     records = Records(x=x, y=y)
-    x[:] = 5.0
+    x[:] = 5
     assert records.x.tolist() == [[1.0] * 3] * 2
     for array in (records.x, records.y):
         assert array.dtype == np.float64

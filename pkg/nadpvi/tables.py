@@ -1,29 +1,84 @@
-"""Read a table from a file, or take one from memory, without guessing what a cell means.
+"""Read a table from a file, or take one from memory, whole or in parts.
 
-Cells of a CSV file stay text: what counts as a number, a level or as missing is the schema's to say, so a
-level called "NA" survives. Messages quote a column's name only if the caller gave it: what stands where the
-names should be may be a person's record, so the table's own names are told by position.
+Messages quote a column's name only if the caller gave it: what stands where the names should be may be a
+person's record, so the table's own names are told by position.
 """
 
-import csv
-import importlib
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
 from nadpvi.columns import listed, quoted
-from nadpvi.errors import ArgumentError, DataError, FileError
+from nadpvi.errors import ArgumentError, DataError
+from nadpvi.table_files import check_names, file_header, file_parts, read_file
 
-__all__ = ["TableLike", "read_table", "require_columns", "to_table"]
+__all__ = ["TableLike", "TableParts", "in_parts", "read_table", "require_columns", "to_table"]
 
 TableLike = pd.DataFrame | Mapping[str, Any] | str | PathLike[str]
 
-_PARQUET_SUFFIXES = (".parquet", ".pq")
-_CHUNK = 10_000
+_PART_ROWS = 2**15
+
+
+class TableParts(NamedTuple):
+    """A table that is read in parts, as often as asked.
+
+    Attributes
+    ----------
+    header : DataFrame
+        Its columns without rows.
+    num_rows : int or None
+        N, or None if only reading the file tells.
+    read : callable
+        Takes names of columns and yields these columns' rows, in order, as DataFrames: at least one, perhaps
+        without rows.
+    """
+
+    header: pd.DataFrame
+    num_rows: int | None
+    read: Callable[[Sequence[str]], Iterator[pd.DataFrame]]
+
+
+def in_parts(source: TableLike, *, part_rows: int = _PART_ROWS) -> TableParts:
+    """Return a table for reading in parts of at most `part_rows` rows, never more than one in memory.
+
+    Parameters and errors are those of `to_table`. Of a file, its header is read here; that a line of it is
+    unsuitable shows when its part is read. A mapping of NumPy arrays, memory-mapped ones among them, is not
+    copied. What cannot be read twice, such as a pipe, is read at once.
+    """
+    if isinstance(source, str | PathLike) and (path := Path(source)).is_file():
+        names, num_rows = file_header(path)
+        header = pd.DataFrame({name: pd.Series(dtype=object) for name in names})
+
+        def read_parts(names: Sequence[str]) -> Iterator[pd.DataFrame]:
+            empty: pd.DataFrame | None = header[list(names)]
+            for part in file_parts(path, names, num_rows=part_rows):
+                empty = None
+                yield part
+            if empty is not None:
+                yield empty
+
+        return TableParts(header, num_rows, read_parts)
+    if isinstance(source, Mapping):
+        length = _check_mapping(source)
+
+        def cut(start: int, names: Sequence[str]) -> pd.DataFrame:
+            return _from_mapping({name: _rows(source[name], start, start + part_rows) for name in names})
+
+        header = cut(length, list(source))
+    else:
+        table = to_table(source)
+        length, header = len(table), table.iloc[:0]
+
+        def cut(start: int, names: Sequence[str]) -> pd.DataFrame:
+            return table.iloc[start : start + part_rows][list(names)]
+
+    def read(names: Sequence[str]) -> Iterator[pd.DataFrame]:
+        return (cut(start, names) for start in range(0, max(length, 1), part_rows))
+
+    return TableParts(header, length, read)
 
 
 def to_table(source: TableLike) -> pd.DataFrame:
@@ -47,18 +102,17 @@ def to_table(source: TableLike) -> pd.DataFrame:
     if isinstance(source, str | PathLike):
         return read_table(source)
     if isinstance(source, Mapping):
-        table = _from_mapping(source)
-    elif isinstance(source, pd.DataFrame):
-        table = source
-    else:
+        _check_mapping(source)
+        return _from_mapping(source)
+    if not isinstance(source, pd.DataFrame):
         raise ArgumentError(
             "a table must be a pandas DataFrame, a mapping from name to column, or a path "
             f"(got {type(source).__name__}); convert it first, for example with .to_pandas()"
         )
-    if table.columns.nlevels > 1:
+    if source.columns.nlevels > 1:
         raise DataError("the table has several levels of column names; give each column one name")
-    _check_names([str(name) for name in table.columns], source="the table")
-    return table
+    check_names([str(name) for name in source.columns], source="the table")
+    return source
 
 
 def require_columns(table: pd.DataFrame, names: tuple[str, ...], *, known: tuple[str, ...]) -> None:
@@ -118,106 +172,43 @@ def read_table(path: str | PathLike[str]) -> pd.DataFrame:
     ArgumentError
         If pyarrow is needed and not installed.
     """
-    path = Path(path)
-    try:
-        if path.suffix.lower() in _PARQUET_SUFFIXES:
-            table = _read_parquet(path)
-        else:
-            with path.open(encoding="utf-8-sig", newline="") as lines:
-                table = _from_csv(csv.reader(lines, strict=True), path)
-    except FileNotFoundError:
-        raise FileError(f"table {path} does not exist") from None
-    except UnicodeDecodeError:
-        raise FileError(f"table {path} is not UTF-8 text; save it as CSV in UTF-8") from None
-    except FileError:
-        raise
-    except OSError as error:
-        raise FileError(f"table {path} cannot be read ({error.strerror or 'input error'})") from None
-    _check_names([str(name) for name in table.columns], source=f"table {path}")
-    return table
+    return read_file(Path(path))
 
 
-def _check_names(names: list[str], *, source: str) -> None:
-    """Raise if a column cannot be told by its name; it is told by its position."""
-    first: dict[str, int] = {}
-    for position, name in enumerate(names, start=1):
-        if not name.strip():
-            raise DataError(f"{source}: column {position} has an empty name; name it or remove it")
-        earlier = first.setdefault(name, position)
-        if earlier != position:
-            raise DataError(
-                f"{source}: columns {earlier} and {position} of the header have the same name; rename or "
-                "remove one, or add the header if the first line is a record"
-            )
-
-
-def _from_csv(reader: Any, path: Path) -> pd.DataFrame:
-    """Return the table of a CSV reader, each cell as text."""
-    try:
-        header = next((row for row in reader if row), None)
-        if header is None:
-            raise FileError(f"table {path} is empty; its first line must hold the column names")
-        # Before the cells, because a repeated name would merge two columns.
-        _check_names(header, source=f"table {path}")
-        columns: list[list[str]] = [[] for _ in header]
-        # One object per distinct text: levels repeat, and a table of them would not fit otherwise.
-        pools: list[dict[str, str]] = [{} for _ in header]
-        rows = _full_rows(reader, len(header), path)
-        while chunk := list(islice(rows, _CHUNK)):
-            for cells, pool, column in zip(zip(*chunk, strict=True), pools, columns, strict=True):
-                column.extend(pool.setdefault(cell, cell) for cell in cells)
-    except csv.Error as error:
-        raise FileError(f"table {path}, line {reader.line_num}: not valid CSV ({error})") from None
-    return pd.DataFrame(
-        {name: pd.Series(cells, dtype=str) for name, cells in zip(header, columns, strict=True)}
-    )
-
-
-def _full_rows(reader: Any, width: int, path: Path) -> Iterator[list[str]]:
-    """Yield the rows of a CSV reader, or raise at a line of another width than the header."""
-    for row in reader:
-        if len(row) == width:
-            yield row
-        elif row:
-            raise FileError(
-                f"table {path}, line {reader.line_num}: {len(row)} fields where the header has {width}; "
-                "put quotes round cells that hold commas"
-            )
-
-
-def _read_parquet(path: Path) -> pd.DataFrame:
-    """Return the table of a Parquet file with its own types."""
-    try:
-        parquet = importlib.import_module("pyarrow.parquet")
-    except ImportError:
-        raise ArgumentError(
-            f"table {path}: reading Parquet needs pyarrow; pip install 'nadpvi[parquet]', or save it as CSV"
-        ) from None
-    with path.open("rb") as file:
-        try:
-            # Integers with nulls would turn into floats, and a level "1" into "1.0".
-            table: pd.DataFrame = parquet.read_table(file).to_pandas(
-                ignore_metadata=True, integer_object_nulls=True
-            )
-        except (ValueError, OSError, TypeError, NotImplementedError):
-            raise FileError(f"table {path} cannot be read as Parquet; is it complete?") from None
-    return table
+def _check_mapping(source: Mapping[str, Any]) -> int:
+    """Return how many rows a mapping's columns have, or raise unless they make up a table."""
+    lengths = []
+    for position, (name, values) in enumerate(source.items(), start=1):
+        if not isinstance(name, str):
+            raise DataError(f"column names must be text (got a {type(name).__name__})")
+        if getattr(values, "ndim", 1 if _is_sequence(values) else 0) != 1:
+            raise DataError(f"column {position} of the table must be one-dimensional: one cell a row")
+        lengths.append(len(values))
+    if len(set(lengths)) > 1:
+        odd = next(i for i, length in enumerate(lengths, start=1) if length != lengths[0])
+        raise DataError(f"columns 1 and {odd} of the table differ in length; give one cell a row in each")
+    check_names(list(source), source="the table")
+    return lengths[0] if lengths else 0
 
 
 def _from_mapping(source: Mapping[str, Any]) -> pd.DataFrame:
     """Return a mapping from name to column as a table, matched by position."""
-    columns: dict[str, pd.Series[Any]] = {}
-    for position, (name, values) in enumerate(source.items(), start=1):
-        if not isinstance(name, str):
-            raise DataError(f"column names must be text (got a {type(name).__name__})")
-        sequence = isinstance(values, Sequence) and not isinstance(values, str | bytes)
-        if getattr(values, "ndim", 1 if sequence else 0) != 1:
-            raise DataError(f"column {position} of the table must be one-dimensional: one cell a row")
-        # Cells of mixed types are kept as they are: pandas would infer a type from all of them together.
-        dtype = object if sequence else values.dtype
-        columns[name] = pd.Series(values, dtype=dtype).reset_index(drop=True)
-    lengths = [len(column) for column in columns.values()]
-    if len(set(lengths)) > 1:
-        odd = next(i for i, length in enumerate(lengths, start=1) if length != lengths[0])
-        raise DataError(f"columns 1 and {odd} of the table differ in length; give one cell a row in each")
-    return pd.DataFrame(columns)
+    # Cells of mixed types are kept as they are: pandas would infer a type from all of them together.
+    return pd.DataFrame(
+        {
+            name: pd.Series(values, dtype=object if _is_sequence(values) else values.dtype).reset_index(
+                drop=True
+            )
+            for name, values in source.items()
+        }
+    )
+
+
+def _rows(values: Any, start: int, stop: int) -> Any:
+    """Return some cells of a column by position."""
+    return values.iloc[start:stop] if isinstance(values, pd.Series) else values[start:stop]
+
+
+def _is_sequence(values: object) -> bool:
+    """Return whether a column is a list, a tuple or the like."""
+    return isinstance(values, Sequence) and not isinstance(values, str | bytes)

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from nadpvi.models.base import RecordBatch
 from nadpvi.private.records import Records
 
-__all__ = ["Block", "block_rows", "blocks", "evaluated"]
+__all__ = ["Block", "Workspace", "block_rows", "blocks", "evaluated"]
 
 _T = TypeVar("_T")
+Array = NDArray[np.float64]
 
 # Rows per block times draws times parameters: 5 MB in the largest temporary, small enough to stay in cache
 # where it matters and large enough to keep Python out of the way.
@@ -20,42 +21,107 @@ _BLOCK_VALUES = 600_000
 
 
 class Block(NamedTuple):
-    """A batch of fixed shape whose first `num_records` rows are records; the rest are zeros."""
+    """A batch of fixed shape whose first `num_records` rows are records; the rest are zeros. Private.
+
+    `multiplicities` (B,), if there are any, says how many times each row counts; the padding's are zero.
+    """
 
     batch: RecordBatch
     num_records: int
+    multiplicities: Array | None = None
+
+    def __repr__(self) -> str:
+        return "Block(private)"
+
+
+class Workspace:
+    """Arrays that one run uses again at every step, by name. Private; for one thread."""
+
+    __slots__ = ("_arrays",)
+
+    def __init__(self) -> None:
+        self._arrays: dict[str, NDArray[Any]] = {}
+
+    def array(self, name: str, shape: tuple[int, ...], *, dtype: Any = np.float64) -> NDArray[Any]:
+        """Return the array of a name, its content that of the last use; a new one if the shape is new."""
+        array = self._arrays.get(name)
+        if array is None or array.shape != shape or array.dtype != dtype:
+            array = self._arrays[name] = np.empty(shape, dtype=dtype)
+        return array
+
+    def __repr__(self) -> str:
+        return "Workspace(private)"
 
 
 def block_rows(draw_values: int) -> int:
-    """Return how many rows each block has: a multiple of 64, fixed by S * K = `draw_values` alone.
+    """Return how many rows each block has: a multiple of 64, fixed by `draw_values` alone.
 
-    At most 1,024: padding costs as much as records do, and a small model's batches are small.
+    That is the most values that a record needs at once: S * K, or D if that is more. At most 1,024 rows:
+    padding costs as much as records do, and a small model's batches are small. At least 64: with fewer, a
+    matrix product could treat a row by its place among them.
     """
     return max(64, min(1024, _BLOCK_VALUES // draw_values // 64 * 64))
 
 
-def blocks(records: Records, indices: NDArray[np.int64], *, num_rows: int) -> Iterator[Block]:
-    """Yield the sampled records in zero-padded blocks of one shape; nothing for an empty batch.
+def blocks(
+    records: Records,
+    rows: NDArray[np.int64],
+    *,
+    num_rows: int,
+    multiplicities: NDArray[np.int64] | None = None,
+    workspace: Workspace | None = None,
+) -> Iterator[Block]:
+    """Yield the sampled rows in zero-padded float64 blocks of one shape; nothing for an empty batch.
 
     The shape must not depend on the batch: a matrix product picks its kernel by shape, so that otherwise one
     record's arrival could move the last bit of another's gradient, and truncation a whole grid unit.
+
+    Parameters
+    ----------
+    records : Records
+        Private.
+    rows : ndarray of int64, shape (B,)
+        Which rows of `records`.
+    num_rows : int
+        How many rows each block has.
+    multiplicities : ndarray of int64, shape (B,), optional
+        How many times each row counts; once when omitted.
+    workspace : Workspace, optional
+        Keeps the blocks' memory from step to step.
     """
+    kept = Workspace() if workspace is None else workspace
     # One buffer serves all blocks of a step: each is used up before the next is asked for.
-    x, y = np.empty((num_rows, records.x.shape[1])), np.empty(num_rows)
-    for start in range(0, len(indices), num_rows):
-        chosen = indices[start : start + num_rows]
-        np.take(records.x, chosen, axis=0, out=x[: len(chosen)], mode="clip")
-        np.take(records.y, chosen, out=y[: len(chosen)], mode="clip")
-        x[len(chosen) :] = 0.0
-        y[len(chosen) :] = 0.0
-        yield Block(RecordBatch(x=x, y=y), len(chosen))
+    x, y = kept.array("x", (num_rows, records.x.shape[1])), kept.array("y", (num_rows,))
+    times = None if multiplicities is None else kept.array("times", (num_rows,))
+    for start in range(0, len(rows), num_rows):
+        chosen = rows[start : start + num_rows]
+        for stored, out, name in ((records.x, x, "stored x"), (records.y, y, "stored y")):
+            _gather(stored, chosen, out=out, buffer=_buffer(kept, stored, out, name))
+        if times is not None and multiplicities is not None:
+            times[: len(chosen)] = multiplicities[start : start + num_rows]
+            times[len(chosen) :] = 0.0
+        yield Block(RecordBatch(x=x, y=y), len(chosen), times)
 
 
-def evaluated(block: Block, evaluate: Callable[[RecordBatch], _T]) -> Iterator[tuple[_T, int]]:
-    """Yield what a model's code gives for a block, and how many of its rows are records.
+def _buffer(workspace: Workspace, stored: NDArray[Any], out: Array, name: str) -> NDArray[Any]:
+    """Return where records are gathered in the type of their storage: in the block itself, if it is that."""
+    return out if stored.dtype == out.dtype else workspace.array(name, out.shape, dtype=stored.dtype)
+
+
+def _gather(stored: NDArray[Any], chosen: NDArray[np.int64], *, out: Array, buffer: NDArray[Any]) -> None:
+    """Fill a block with the chosen records and zeros below them."""
+    # An index is in range by its making; "clip" spares the check, and a copy that the check would need.
+    np.take(stored, chosen, axis=0, out=buffer[: len(chosen)], mode="clip")
+    if buffer is not out:
+        out[: len(chosen)] = buffer[: len(chosen)]
+    out[len(chosen) :] = 0.0
+
+
+def evaluated(block: Block, evaluate: Callable[[RecordBatch], _T]) -> Iterator[tuple[_T, Block]]:
+    """Yield what a model's code gives for a block, and the block that it is of.
 
     Where it raises, the block is halved, in the same zero-padded shape, until what fails stands alone; that
-    record is left out. Errors and warnings are dropped: they may show a record.
+    row is left out. Errors and warnings are dropped: they may show a record.
     """
     try:
         with warnings.catch_warnings():
@@ -66,7 +132,7 @@ def evaluated(block: Block, evaluate: Callable[[RecordBatch], _T]) -> Iterator[t
         half = block.num_records // 2
         parts = ((0, half), (half, block.num_records)) if half else ()
     else:
-        yield result, block.num_records
+        yield result, block
         return
     for start, stop in parts:
         yield from evaluated(_part(block, start, stop), evaluate)
@@ -74,7 +140,16 @@ def evaluated(block: Block, evaluate: Callable[[RecordBatch], _T]) -> Iterator[t
 
 def _part(block: Block, start: int, stop: int) -> Block:
     """Return some records of a block as a block of the same shape."""
-    x, y = np.zeros_like(block.batch.x), np.zeros_like(block.batch.y)
-    x[: stop - start] = block.batch.x[start:stop]
-    y[: stop - start] = block.batch.y[start:stop]
-    return Block(RecordBatch(x=x, y=y), stop - start)
+    batch, times = block.batch, block.multiplicities
+    return Block(
+        RecordBatch(x=_moved(batch.x, start, stop), y=_moved(batch.y, start, stop)),
+        stop - start,
+        None if times is None else _moved(times, start, stop),
+    )
+
+
+def _moved(whole: Array, start: int, stop: int) -> Array:
+    """Return some rows at the top of an array of the same shape, zeros below."""
+    part = np.zeros_like(whole)
+    part[: stop - start] = whole[start:stop]
+    return part

@@ -10,9 +10,16 @@ from nadpvi.errors import PrivacyError
 from nadpvi.privacy.noise import NoiseSource
 from nadpvi.private.gradients import PerRecordGradients
 
-__all__ = ["check_exact_sums", "clip_weights", "clipped_sum", "release_gradient"]
+__all__ = ["check_exact_sums", "clip_weights", "clipped_sum", "exact_sum", "release_gradient"]
 
 Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+# A product of whole numbers whose terms add up to less than this is exact in float64, and BLAS does it; half
+# of what float64 could hold.
+_EXACT_FLOATS = 2**52
+# What the sum of all records, with noise below 2^52 added, may reach in int64.
+_EXACT_INTEGERS = 2**62
 
 # The clip aims this far below the bound, and the check on the grid allows half of it: both far above what
 # rounding can move a norm, about D * 1e-16.
@@ -41,13 +48,17 @@ def clip_weights(gradients: PerRecordGradients, *, clip_norm: float) -> Array:
     """
     with np.errstate(over="ignore", invalid="ignore"):
         norms = np.sqrt(gradients.squared_norms())
-    overflowed = ~np.isfinite(norms)
-    if overflowed.any():
-        norms[overflowed] = _robust_norms(gradients)[overflowed]
+    unusable = ~np.isfinite(norms)
+    if unusable.any():
+        norms[unusable] = _robust_norms(gradients)[unusable]
+        unusable = ~np.isfinite(norms)
     limit = clip_norm * (1.0 - _MARGIN)
-    usable = np.isfinite(norms)
-    # max(norm, limit) never divides by zero, and a NaN norm is replaced before the division.
-    return np.where(usable, limit / np.maximum(np.where(usable, norms, limit), limit), 0.0)
+    # max(norm, limit) never divides by zero; what is not finite by now gets the factor zero.
+    np.maximum(norms, limit, out=norms)
+    weights: Array = np.divide(limit, norms, out=norms)
+    if unusable.any():
+        weights[unusable] = 0.0
+    return weights
 
 
 def _robust_norms(gradients: PerRecordGradients) -> Array:
@@ -64,16 +75,23 @@ def _robust_norms(gradients: PerRecordGradients) -> Array:
 
 
 def clipped_sum(
-    gradients: PerRecordGradients, *, clip_norm: float, grid_units: int | None, num_records: int | None = None
-) -> Array:
+    gradients: PerRecordGradients,
+    *,
+    clip_norm: float,
+    grid_units: int | None,
+    num_records: int | None = None,
+    multiplicities: Array | None = None,
+) -> Integers | Array:
     """Return the sum of clipped gradients, in grid units or, without a grid, in clip norms.
 
     Guarantees
     ----------
     - Adding or removing one record changes the result by a vector of L2 norm at most `grid_units` (or 1):
       with a grid, a record's clipped gradient is truncated toward zero coordinate by coordinate, which
-      cannot lengthen it, the truncated vector's norm is checked, and sums of integers are exact in
-      float64 (`check_exact_sums`).
+      cannot lengthen it, the truncated vector's norm is checked, and sums of integers are exact
+      (`exact_sum`, `check_exact_sums`).
+    - A row that stands for several identical records is clipped, truncated and checked as one of them and
+      then counts so many times, as integers exactly: one record more or less changes one multiplicity by one.
     - A record whose gradient is not finite, or whose vector fails the check, contributes zero.
     - Rows of padding contribute zero.
     - No records give zeros. Nothing is divided by the number of records.
@@ -81,25 +99,30 @@ def clipped_sum(
     Parameters
     ----------
     gradients : PerRecordGradients
-        Gradients of B records. Private.
+        Gradients of B rows. Private.
     clip_norm : float
         L2 bound C > 0, in units of the preconditioned gradient.
     grid_units : int or None
         Grid units per clip norm; None sums in floating point (simulation only).
     num_records : int, optional
         How many rows count, from the first on; the others are padding. All of them when omitted.
+    multiplicities : ndarray, shape (B,), optional
+        How many records of each row are summed, whole numbers >= 0. One each when omitted.
 
     Returns
     -------
     ndarray, shape (D,)
+        int64 on a grid, float64 without.
     """
     units = grid_units or 1
     with np.errstate(over="ignore", invalid="ignore"):
-        weights = clip_weights(gradients, clip_norm=clip_norm) * (units / clip_norm)
+        weights = clip_weights(gradients, clip_norm=clip_norm)
+        weights *= units / clip_norm
         if num_records is not None:
             weights[num_records:] = 0.0
+        times = np.ones(len(weights)) if multiplicities is None else multiplicities
         if grid_units is None:
-            total = gradients.weighted_sum(weights)
+            total = gradients.weighted_sum(weights if multiplicities is None else weights * times)
             if np.isfinite(total).all():
                 return total
         rows = gradients.weighted_rows(weights)
@@ -109,20 +132,42 @@ def clipped_sum(
         # limit leaves room for the rounding of this very sum; the clip's own margin keeps sound rows below.
         sound = np.einsum("bd,bd->b", rows, rows) <= units**2 * (1.0 - _MARGIN)
     if num_records is not None:
-        sound[num_records:] = False
+        # A model may give anything for padding, which zero times a number need not remove.
+        sound[num_records:] = True
+        rows[num_records:] = 0.0
     if not sound.all():
         rows[~sound] = 0.0
-    return np.ones(len(rows)) @ rows
+    return times @ rows if grid_units is None else exact_sum(times, rows, largest=grid_units)
 
 
-def release_gradient(total: Array, *, noise: NoiseSource, clip_norm: float, preconditioner: Array) -> Array:
+def exact_sum(times: Array, rows: Array, *, largest: int) -> Integers:
+    """Return ``times @ rows`` for whole numbers, exactly.
+
+    Parameters
+    ----------
+    times : ndarray, shape (B,)
+        Whole numbers >= 0; their sum times `largest` is below 2^63.
+    rows : ndarray, shape (B,) or (B, D)
+        Whole numbers of size at most `largest`.
+    largest : int
+        At least 1.
+    """
+    if times.sum() * largest < _EXACT_FLOATS:
+        return np.asarray(times @ rows).astype(np.int64)
+    total: Integers = times.astype(np.int64) @ rows.astype(np.int64)
+    return total
+
+
+def release_gradient(
+    total: Integers | Array, *, noise: NoiseSource, clip_norm: float, preconditioner: Array
+) -> Array:
     """Return the noisy gradient sum, (total + noise) * C / beta: what may be seen by anyone (Eq. 58).
 
     Guarantees
     ----------
     - The noise's standard deviation is noise_multiplier times the sensitivity of `total`, in the same
       units: both are counted in the grid of `noise`.
-    - Scaling afterwards is post-processing.
+    - Whole numbers are added as such; rounding to float64 and scaling afterwards are post-processing.
 
     Parameters
     ----------
@@ -141,11 +186,17 @@ def release_gradient(total: Array, *, noise: NoiseSource, clip_norm: float, prec
         Noisy sum in units of the loss gradient.
     """
     unit = clip_norm / (noise.grid_units or 1)
-    released: Array = (total + noise.draw()) * (unit / preconditioner)
+    drawn = noise.draw()
+    if total.dtype.kind == "i":
+        drawn = drawn.astype(np.int64)
+    released: Array = (total + drawn) * (unit / preconditioner)
     return released
 
 
 def check_exact_sums(*, num_records: int, grid_units: int | None) -> None:
-    """Raise `PrivacyError` if a sum over all records could leave the exact integers of float64."""
-    if grid_units is not None and num_records * grid_units >= 2**52:
+    """Raise `PrivacyError` if a sum over all records, with noise, could leave the integers of 64 bits.
+
+    `num_records` is N, a row with a count being so many records.
+    """
+    if grid_units is not None and num_records * grid_units >= _EXACT_INTEGERS:
         raise PrivacyError("too many records to be summed exactly on this grid; split the table.")

@@ -4,77 +4,98 @@ Nothing on the public side may import it, and what it holds must not travel: rec
 pickle.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from decimal import Decimal
-from numbers import Real
-from typing import Any, NamedTuple, NoReturn
+import mmap
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
-from nadpvi.cells import missing_cells
 from nadpvi.columns import quoted
-from nadpvi.encoding import Design, encode_features, encode_outcome
+from nadpvi.encoding import Design
 from nadpvi.errors import ArgumentError, DataError, PrivacyError
+from nadpvi.privacy.sampling import CountedSampler
+from nadpvi.private.persons import keep_rows
+from nadpvi.private.reading import encode_table
 from nadpvi.schema import Person
-from nadpvi.tables import TableLike, require_columns, to_table
+from nadpvi.tables import TableLike, in_parts
 
 __all__ = ["Records", "make_records"]
 
-# Past this, a number is not an id, and writing it out in digits can fail.
-_LARGEST_NUMBER = 1e300
-_NO_ID = ""
+FloatArray = NDArray[np.float32] | NDArray[np.float64]
+
+_STORAGE = {"float64": np.float64, "float32": np.float32}
+_CHECKED_VALUES = 2**20
+# Whole numbers up to here are exact in float64, which is what sums are made of.
+_MOST_RECORDS = 2**53
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Records:
     """Private rows ready for a model, and whose they are. Their number N and the number of units are private.
 
-    A unit is what the guarantee protects: one row, or one person with all the rows kept of theirs.
+    A unit is what the guarantee protects: one record, or one person with all the rows kept of theirs. A row
+    is one record, or with `counts` several that are identical, each of which is a unit by itself.
+
+    Arrays of float32 and float64 keep their type; others become float64. An array that is read-only together
+    with all that it is a view of, such as a file mapped with ``numpy.load(..., mmap_mode="r")``, is taken as
+    it is; any other is copied. A mapped file must not change while it is in use.
 
     Attributes
     ----------
-    x : ndarray, shape (N, F)
-        Features, finite. Private; a read-only float64 copy.
-    y : ndarray, shape (N,)
-        Outcomes, finite. Private; a read-only float64 copy.
+    x : ndarray, shape (R, F)
+        Features, finite. Private; read-only.
+    y : ndarray, shape (R,)
+        Outcomes, finite. Private; read-only.
     unit_starts : ndarray of int64, shape (number of units + 1,), or None
         Unit i owns the rows from ``unit_starts[i]`` up to ``unit_starts[i + 1]``, at least one. Private; a
-        read-only copy. None if each row is its own unit.
+        read-only copy. None if each record is its own unit.
+    counts : ndarray of int64, shape (R,), or None
+        Row i stands for ``counts[i]`` >= 1 identical records. Private; a read-only copy. None if each row is
+        one record. Not together with `unit_starts`.
 
     Raises
     ------
     DataError
-        If the shapes disagree, there is no row, an entry is not finite, or the units do not share out the
-        rows.
+        If the shapes disagree, there is no row, an entry is not finite, the units do not share out the rows,
+        or the counts are no counts.
     """
 
-    x: NDArray[np.float64]
-    y: NDArray[np.float64]
+    x: FloatArray
+    y: FloatArray
     unit_starts: NDArray[np.int64] | None = None
+    counts: NDArray[np.int64] | None = None
+    sampler: CountedSampler | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
-        x = np.array(self.x, dtype=np.float64, order="C", copy=True)
-        y = np.array(self.y, dtype=np.float64, order="C", copy=True)
+        x, y = _fixed(self.x), _fixed(self.y)
         if x.ndim != 2 or y.ndim != 1 or len(x) != len(y):
             raise DataError("records need x of shape (N, F) and y of shape (N,) with one N")
         if len(y) == 0:
             raise DataError("the table has no usable row; a model needs at least one")
-        if not (np.isfinite(x).all() and np.isfinite(y).all()):
+        if not (_is_finite(x) and _is_finite(y)):
             raise DataError("records must be finite; encode the table by its schema first")
         arrays: dict[str, NDArray[Any]] = {"x": x, "y": y}
         if self.unit_starts is not None:
             arrays["unit_starts"] = _checked_starts(self.unit_starts, num_rows=len(y))
+        if self.counts is not None:
+            if self.unit_starts is not None:
+                raise DataError("records have either counts or unit_starts; a person's rows come one by one")
+            arrays["counts"] = _checked_counts(self.counts, num_rows=len(y))
+            object.__setattr__(self, "sampler", CountedSampler(arrays["counts"]))
         for name, array in arrays.items():
             array.setflags(write=False)
             object.__setattr__(self, name, array)
 
     @property
+    def num_records(self) -> int:
+        """N, how many records there are, each row counted as often as it stands for one. Private."""
+        return len(self.y) if self.counts is None else int(self.counts.sum())
+
+    @property
     def num_units(self) -> int:
-        """How many units there are. Private, like the number of rows."""
-        return len(self.y) if self.unit_starts is None else len(self.unit_starts) - 1
+        """How many units there are. Private, like the number of records."""
+        return self.num_records if self.unit_starts is None else len(self.unit_starts) - 1
 
     def rows_of(self, units: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the indices of all rows of some units: unit after unit as given, each one's rows ascending.
@@ -105,6 +126,48 @@ class Records:
         raise PrivacyError("private records cannot be pickled or copied; encode the table where it is used")
 
 
+def _fixed(values: object) -> FloatArray:
+    """Return values as an array that nobody can write to: as they are if they are one, else a copy."""
+    given: Any = np.asarray(values)
+    is_stored = given.dtype in (np.float32, np.float64) and given.dtype.isnative and given.flags.c_contiguous
+    if is_stored and _is_read_only(given):
+        fixed: FloatArray = given
+        return fixed
+    copied: FloatArray = (
+        np.array(given, dtype=np.float32, order="C", copy=True)
+        if given.dtype.newbyteorder("=") == np.float32
+        else np.array(given, dtype=np.float64, order="C", copy=True)
+    )
+    return copied
+
+
+def _is_read_only(array: Any) -> bool:
+    """Return whether no array can write to this one's memory."""
+    while isinstance(array, np.ndarray):
+        if array.flags.writeable:
+            return False
+        array = array.base
+    return array is None or isinstance(array, bytes | mmap.mmap)
+
+
+def _is_finite(array: FloatArray) -> bool:
+    """Return whether all entries are finite, without a temporary array of the same size."""
+    step = max(1, _CHECKED_VALUES // max(1, array[:1].size))
+    return all(bool(np.isfinite(array[i : i + step]).all()) for i in range(0, len(array), step))
+
+
+def _checked_counts(counts: object, *, num_rows: int) -> NDArray[np.int64]:
+    """Return a copy of the counts, or raise unless each row stands for a record or more."""
+    given = np.asarray(counts)
+    if given.shape != (num_rows,) or given.dtype.kind not in "iu":
+        raise DataError("records need counts of whole numbers, one a row")
+    if given.min() < 1:
+        raise DataError("records need counts of at least 1; leave out rows that stand for no record")
+    if given.sum(dtype=np.float64) >= _MOST_RECORDS:
+        raise DataError("records need counts whose sum is below 2^53")
+    return given.astype(np.int64)
+
+
 def _checked_starts(starts: object, *, num_rows: int) -> NDArray[np.int64]:
     """Return a copy of the units' first rows, or raise unless they share out all rows."""
     given = np.asarray(starts)
@@ -122,8 +185,13 @@ def make_records(
     *,
     person: Person | None = None,
     rng: np.random.Generator | None = None,
+    collapse: bool = False,
+    storage: str = "float64",
 ) -> Records:
     """Return a table's complete rows, encoded; with a person column, at most so many of each person.
+
+    The table is read in parts, so that besides the encoded rows only a small part of it is in memory, unless
+    it comes as a DataFrame. Nothing is written to disk.
 
     Rows that a column's policy drops (missing = "drop", unknown = "drop") are left out on both sides alike,
     and with a person column those without an id too, if its policy says so. Of the usable rows that are
@@ -147,6 +215,8 @@ def make_records(
       independently, with one probability, and its rows are summed.
     - The same table and the same state of `rng` give the same records, whether the table is a CSV file, a
       Parquet file or a DataFrame.
+    - `collapse` changes how records are stored, not which there are: rows of equal bits are one row with
+      their number, by which it enters sampling, clipping and summing as they would.
 
     Parameters
     ----------
@@ -159,60 +229,31 @@ def make_records(
     rng : numpy.random.Generator, optional
         Draws the rows that are kept; needed with `person`, and unused without. Secret, and cryptographic
         for a real release.
+    collapse : bool
+        Store identical rows once, with counts; not together with `person`. It pays where few distinct rows
+        are left after encoding, as with levels and counts, and costs a sort of the rows.
+    storage : "float64" or "float32"
+        How features are stored. float32 halves the memory; features are then rounded to 24 binary digits,
+        in [0, 1] by at most 3e-8. Outcomes are float64 always, and so is all arithmetic.
 
     Raises
     ------
     ArgumentError
-        If `person` is given without `rng`, or its column is the outcome or a predictor.
+        If `person` is given without `rng` or with `collapse`, or its column is the outcome or a predictor.
     DataError
         If a column is absent, a cell is unusable and its policy is to refuse, or no row is left.
     """
+    if storage not in _STORAGE:
+        raise ArgumentError(f'storage must be "float64" or "float32" (got {storage!r}).')
     if person is not None:
         _check_person(person, design, rng)
-    frame = to_table(table)
-    if person is not None:
-        require_columns(frame, (person.column,), known=(*design.schema.names, person.column))
-    x, has_features = encode_features(design, frame)
-    y, has_outcome = encode_outcome(design, frame)
-    is_complete = has_features & has_outcome
-    if person is None or rng is None:
-        return Records(x=x, y=y) if is_complete.all() else Records(x=x[is_complete], y=y[is_complete])
-    ids = _read_ids(frame[person.column], person)
-    rows = np.flatnonzero(is_complete & (ids != _NO_ID))
-    kept, unit_starts = _keep_rows(_number(ids[rows]), max_rows=person.max_rows, rng=rng)
-    return Records(x=x[rows[kept]], y=y[rows[kept]], unit_starts=unit_starts)
-
-
-class _Kept(NamedTuple):
-    """The rows kept (N,), person by person, and where each person's begin (number of persons + 1,)."""
-
-    rows: NDArray[np.int64]
-    unit_starts: NDArray[np.int64]
-
-
-def _keep_rows(persons: NDArray[np.int64], *, max_rows: int, rng: np.random.Generator) -> _Kept:
-    """Return a uniformly random choice of at most `max_rows` rows for each person; see `make_records`.
-
-    `persons` (N,) holds the number of each row's person; the numbers 0, 1, ... all occur.
-    """
-    order = rng.permutation(len(persons))
-    by_person = order[np.argsort(persons[order], kind="stable")]
-    sizes = np.bincount(persons)
-    ranks = np.arange(len(persons)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    is_kept = np.zeros(len(persons), dtype=np.bool_)
-    is_kept[by_person[ranks < max_rows]] = True
-    rows = np.flatnonzero(is_kept)
-    # Back to the table's order within each person, so that chance shows only where there was a choice.
-    rows = rows[np.argsort(persons[rows], kind="stable")]
-    ends = np.cumsum(np.minimum(sizes, max_rows))
-    return _Kept(rows, np.concatenate([[0], ends]).astype(np.int64))
-
-
-def _number(ids: Iterable[str]) -> NDArray[np.int64]:
-    """Return the number of each id, counted from 0 in order of first appearance."""
-    # A dict compares texts as they are; pandas' factorize takes a lone surrogate and its escape for one.
-    numbers: dict[str, int] = {}
-    return np.array([numbers.setdefault(text, len(numbers)) for text in ids], dtype=np.int64)
+        if collapse:
+            raise ArgumentError("collapse is for records that are units; leave it out with a person column.")
+    rows = encode_table(in_parts(table), design, person=person, collapse=collapse, dtype=_STORAGE[storage])
+    if person is None or rng is None or rows.persons is None:
+        return Records(x=rows.x, y=rows.y, counts=rows.counts)
+    kept, unit_starts = keep_rows(rows.persons, max_rows=person.max_rows, rng=rng)
+    return Records(x=rows.x[kept], y=rows.y[kept], unit_starts=unit_starts)
 
 
 def _check_person(person: object, design: Design, rng: object) -> None:
@@ -228,52 +269,3 @@ def _check_person(person: object, design: Design, rng: object) -> None:
             "rng must be a numpy Generator when there is a person column: it draws the rows that are kept "
             f"(got {type(rng).__name__})."
         )
-
-
-def _read_ids(cells: "pd.Series[Any]", person: Person) -> NDArray[np.object_]:
-    """Return each row's id as text (N,), "" where it has none."""
-    objects = cells.to_numpy(dtype=object)
-    largest_whole = _largest_whole(cells.dtype)
-    is_na = missing_cells(cells)
-    texts = [
-        cell if isinstance(cell, str) else _NO_ID if na else _id_text(cell, largest_whole=largest_whole)
-        for cell, na in zip(objects, is_na, strict=True)
-    ]
-    name = quoted(person.column)
-    if None in texts:
-        raise DataError(
-            f"person column {name} holds ids that are neither text nor exact numbers; write them as text"
-        )
-    no_id = frozenset(person.missing_values)
-    ids = np.empty(len(texts), dtype=object)
-    ids[:] = [_NO_ID if text in no_id or text.isspace() else text for text in texts if text is not None]
-    if person.missing == "refuse" and (ids == _NO_ID).any():
-        raise DataError(
-            f"person column {name} has rows without an id, and whose they are cannot be bounded; "
-            'fill them in or declare missing = "drop" in [person]'
-        )
-    return ids
-
-
-def _id_text(cell: object, *, largest_whole: float) -> str | None:
-    """Return a cell that is not text as a CSV file would hold it, None if that would not tell ids apart."""
-    if isinstance(cell, bool | np.bool_):
-        return str(bool(cell))
-    if not isinstance(cell, Real | Decimal):
-        return None
-    number: Any = cell
-    if number != number:
-        return _NO_ID
-    if not abs(number) < _LARGEST_NUMBER:
-        return None
-    if number != int(number):
-        # Decimals are equal whatever zeros they end with.
-        return format(number, "f").rstrip("0") if isinstance(cell, Decimal) else str(float(number))
-    is_float = isinstance(number, float | np.floating)
-    return None if is_float and abs(float(number)) >= largest_whole else str(int(number))
-
-
-def _largest_whole(dtype: Any) -> float:
-    """Return up to which size floats of a column's type tell whole numbers apart."""
-    inner = getattr(dtype, "subtype", getattr(dtype, "numpy_dtype", dtype))
-    return 2.0 ** (np.finfo(inner).nmant + 1) if inner.kind == "f" else 2.0**53
