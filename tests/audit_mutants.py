@@ -64,14 +64,12 @@ def _no_clipping() -> Iterator[None]:
     """Clipping to 1024 C, with the grid and the noise as they are for C."""
     looser = 1024
 
-    def unclipped(
-        gradients: Any, *, clip_norm: float, grid_units: int | None, num_records: int | None
-    ) -> Array:
+    def unclipped(gradients: Any, *, clip_norm: float, grid_units: int | None, **rest: Any) -> Array:
         total = clipped_sum(
             gradients,
             clip_norm=looser * clip_norm,
             grid_units=None if grid_units is None else looser * grid_units,
-            num_records=num_records,
+            **rest,
         )
         return total if grid_units is not None else looser * total
 
@@ -159,12 +157,12 @@ def _same_batch() -> Iterator[None]:
 @contextmanager
 def _persons_unbounded() -> Iterator[None]:
     """All rows of a person are kept, whatever number was declared."""
-    keep = records._keep_rows
+    keep = records.keep_rows
 
     def keep_all(persons: NDArray[np.int64], *, max_rows: int, rng: np.random.Generator) -> Any:
         return keep(persons, max_rows=max(max_rows, len(persons)), rng=rng)
 
-    with patch("nadpvi.private.records._keep_rows", keep_all):
+    with patch("nadpvi.private.records.keep_rows", keep_all):
         yield
 
 

@@ -24,13 +24,13 @@ import numpy as np
 import pandas as pd
 from audit_bounds import Bound, lower_bound, num_train
 from numpy.typing import NDArray
+from whole_run import whole_trace
 
 import nadpvi as na
 from nadpvi.containers.storage import package_versions
 from nadpvi.description import ModelDescription
 from nadpvi.mechanism import Mechanism, make_mechanism
 from nadpvi.privacy.randomness import make_streams
-from nadpvi.private.dpvi import run
 from nadpvi.private.records import make_records
 
 Array = NDArray[np.float64]
@@ -156,7 +156,7 @@ def engine_traces(pair: Pair, claim: Claim, *, has_canary: bool, runs: int, seed
     noise = mechanism.noise_source(streams, num_steps=runs * claim.num_steps)
     traces = np.empty((runs, claim.num_steps, mechanism.dimension))
     for index in range(runs):
-        *_, (_, trace) = run(records, settings, noise=noise, streams=streams)
+        trace = whole_trace(records, settings, noise=noise, streams=streams)
         traces[index] = trace.noisy_gradient
     return traces * (settings.preconditioner / (CLIP_NORM * claim.unit))
 

@@ -275,7 +275,7 @@ class Picky(nadpvi.models.LogisticRegression):
             raise ValueError(f"cannot handle {batch.x.tolist()} {batch.y} of %d")
         return nadpvi.models.LogisticRegression.log_likelihood(self, theta, batch)
 registry.MODELS["logistic_regression"] = Picky
-nadpvi.private.gradients._is_linear = lambda kind: False
+nadpvi.private.gradients._route_of = lambda kind: nadpvi.private.gradients.autograd_route
 """
 PICKY = PICKY.replace("%d", str(NUM_RECORDS))
 CRAMPED = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000))"

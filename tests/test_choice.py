@@ -12,6 +12,7 @@ from nadpvi.privacy.noise import GRID_UNITS, NoNoise
 from nadpvi.privacy.selection import Selection
 from nadpvi.privacy.selection_accounting import selection_epsilon
 from nadpvi.private.choice import choose
+from nadpvi.private.keeping import Keeper
 from nadpvi.private.records import Records, make_records
 from nadpvi.private.score import private_score
 
@@ -170,8 +171,10 @@ class TestOrder:
         original = nadpvi.private.choice.run_steps
 
         def run_steps(part):
-            done, trace = original(part)
-            return (done - 1 if len(ran) == 2 else done), trace
+            keeper, failure = original(part)
+            if len(ran) == 2:
+                keeper = Keeper(part.mechanism.settings)
+            return keeper, failure
 
         monkeypatch.setattr(nadpvi.private.choice, "run_steps", run_steps)
         arguments = {"schema": schema, "privacy": BUDGET, "selection": SELECTION, "insecure_seed": 2}

@@ -4,12 +4,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import optimize
+from whole_run import whole_trace
 
 import nadpvi as na
 from nadpvi.description import ModelDescription
 from nadpvi.privacy.noise import DiscreteGaussianNoise
 from nadpvi.privacy.randomness import make_streams
-from nadpvi.private.dpvi import public_gradient, run
+from nadpvi.private.dpvi import public_gradient
 from nadpvi.private.records import make_records
 from nadpvi.settings import make_settings
 
@@ -32,7 +33,7 @@ def test_noise_of_a_run_without_signal_is_sigma_times_clip_norm(schema, table, s
     silent = type(records)(x=np.zeros_like(records.x), y=records.y)
     streams = make_streams(insecure_seed=None if secure else 8)
     noise = DiscreteGaussianNoise(noise_multiplier=3.0, dimension=10, num_steps=2000)
-    *_, (_, trace) = run(silent, settings, noise=noise, streams=streams)
+    trace = whole_trace(silent, settings, noise=noise, streams=streams)
     public = public_gradient(description, phi=trace.phi[0], standard_normal=np.zeros((2, 5)))
     values = (trace.noisy_gradient - 0.2 * public) * settings.preconditioner / settings.clip_norm
     for half in (values[:, :5], values[:, 5:]):
@@ -129,7 +130,7 @@ def test_chunks_do_not_change_the_sum(schema, table, monkeypatch):
     config = na.DPVIConfig(num_steps=5, sampling_rate=0.5)
     arguments = {"schema": schema, "privacy": BUDGET, "config": config, "insecure_seed": 3}
     whole = na.release(MODEL, table, **arguments)
-    monkeypatch.setattr("nadpvi.private.dpvi._BLOCK_VALUES", 1)
+    monkeypatch.setattr("nadpvi.private.batches._BLOCK_VALUES", 1)
     pieces = na.release(MODEL, table, **arguments)
     np.testing.assert_allclose(pieces.noisy_gradient, whole.noisy_gradient, rtol=1e-12)
 

@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from scipy import stats
+from whole_run import whole_trace
 
 import nadpvi as na
 import nadpvi.private.dpvi
@@ -26,6 +27,7 @@ from nadpvi.privacy.noise import GRID_UNITS, DiscreteGaussianNoise
 from nadpvi.privacy.randomness import make_streams
 from nadpvi.privacy.sampling import poisson_sample
 from nadpvi.private.dpvi import run
+from nadpvi.private.keeping import Keeper
 from nadpvi.private.records import Records
 from nadpvi.settings import make_settings
 
@@ -60,7 +62,7 @@ def engine_run(x, *, sigma, num_steps, rate, grid_units):
         noise_multiplier=sigma, dimension=len(settings.initial_phi), num_steps=num_steps
     )
     assert noise.grid_units == grid_units
-    *_, (_, trace) = run(
+    trace = whole_trace(
         Records(x=x, y=np.zeros(len(x))), settings, noise=noise, streams=make_streams(insecure_seed=None)
     )
     units = trace.noisy_gradient[:, : x.shape[1]] * (grid_units / CLIP_NORM)
@@ -260,7 +262,13 @@ def forked_run():
     settings = make_settings(description, config_of(50, 0.5), noise_multiplier=1.0)
     noise = DiscreteGaussianNoise(noise_multiplier=1.0, dimension=2, num_steps=50)
     streams = make_streams(insecure_seed=None)
-    steps = run(Records(x=np.zeros((8, 1)), y=np.zeros(8)), settings, noise=noise, streams=streams)
+    steps = run(
+        Records(x=np.zeros((8, 1)), y=np.zeros(8)),
+        settings,
+        noise=noise,
+        streams=streams,
+        keeper=Keeper(settings),
+    )
     next(steps)
     answers = []
     for _ in range(2):

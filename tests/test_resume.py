@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 
+import autograd.numpy as anp
 import numpy as np
 import pandas as pd
 import pytest
@@ -402,3 +403,58 @@ class TestCommandLine:
         missing = run_cli("resume", files / "none", files / "people.csv", "-o", files / "r.nc")
         assert missing.returncode == 1
         assert "cannot read" in missing.stderr
+
+
+class TestWhatIsReadAgain:
+    """A resumed run reads its table as the first part did, and gets a model's functions from its caller."""
+
+    @pytest.fixture
+    def halted(self, tmp_path, monkeypatch):
+        def make(model, table, schema, **how):
+            original, path = nadpvi.private.dpvi.step, tmp_path / "halted.checkpoint"
+
+            def step(state, **parts):
+                if state.num_steps == 6:
+                    raise KeyboardInterrupt
+                return original(state, **parts)
+
+            with monkeypatch.context() as patch:
+                patch.setattr(nadpvi.private.dpvi, "step", step)
+                with pytest.raises(na.RunInterrupted):
+                    na.release(
+                        model,
+                        table,
+                        schema=schema,
+                        privacy=BUDGET,
+                        config=na.DPVIConfig(num_steps=12, clip_norm=2.0),
+                        checkpoint=path,
+                        **how,
+                    )
+            return path
+
+        return make
+
+    def test_collapsed_and_in_float32(self, schema, table, halted):
+        model = na.models.LogisticRegression(outcome="y", predictors=["job"])
+        path = halted(model, table, schema, collapse=True, storage="float32")
+        assert na.resume(path, table).num_steps == 12
+
+    def test_a_model_of_ones_own(self, schema, table, halted):
+        def own(scale=1.0):
+            return na.models.CustomModel(
+                name="rate",
+                outcome="age",
+                parameters=[na.models.Parameter(name="rate", support="positive")],
+                log_prior=lambda p: -scale * p["rate"],
+                log_likelihood=lambda p, x, y: anp.log(p["rate"]) - p["rate"] * y,
+                prior_mean=0.0,
+                prior_sd=scale,
+            )
+
+        path = halted(own(), table, schema)
+        with pytest.raises(na.ArgumentError, match="holds no functions"):
+            na.resume(path, table)
+        with pytest.raises(na.ArgumentError, match="differ in prior_sd"):
+            na.resume(path, table, model=own(2.0))
+        assert na.partial_release(path).num_steps == 6
+        assert na.resume(path, table, model=own()).num_steps == 12

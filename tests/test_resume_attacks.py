@@ -15,9 +15,9 @@ import xarray as xr
 import nadpvi as na
 import nadpvi.attempts
 import nadpvi.private.checkpoint_writer
-import nadpvi.private.curator
 import nadpvi.private.dpvi
 import nadpvi.private.execution
+import nadpvi.private.resume
 from nadpvi.containers.storage import HEADER
 from nadpvi.privacy.randomness import make_streams
 from nadpvi.private.checkpoint import Checkpoint
@@ -204,7 +204,7 @@ class TestTwoAtOnce:
         path, _ = killed()
         old = shutil.copy(path, tmp_path / "old")
         with monkeypatch.context() as patch:
-            patch.setattr(nadpvi.private.curator, name, lambda *_: stop(Killed)())
+            patch.setattr(nadpvi.private.resume, name, lambda *_: stop(Killed)())
             with pytest.raises(Killed):
                 na.resume(path, table)
         resumed = 0

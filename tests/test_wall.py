@@ -10,19 +10,11 @@ import nadpvi
 
 PACKAGE = Path(nadpvi.__file__).parent
 
-# Code that sees records, or that produces what may be released from them.
+# Code that sees records, or that produces what may be released from them, besides all that lies in private/.
 PRIVATE = {
-    "nadpvi.private.batches",
     "nadpvi.private.records",
-    "nadpvi.private.gradients",
     "nadpvi.private.dpsgd",
     "nadpvi.private.dpvi",
-    "nadpvi.private.dry_run",
-    "nadpvi.private.checkpoint",
-    "nadpvi.private.checkpoint_writer",
-    "nadpvi.private.execution",
-    "nadpvi.private.score",
-    "nadpvi.private.choice",
     "nadpvi.private.curator",
     "nadpvi.baselines.non_private",
 }
@@ -45,6 +37,15 @@ BOTH_SIDES = {
 # Named one by one, so that a renamed or deleted module cannot silently leave the test.
 PUBLIC = {
     "nadpvi.arviz_bridge",
+    "nadpvi.bijectors",
+    "nadpvi.callbacks",
+    "nadpvi.column_rules",
+    "nadpvi.design",
+    "nadpvi.gradient_model.running",
+    "nadpvi.guides.registry",
+    "nadpvi.models.custom",
+    "nadpvi.models.registry",
+    "nadpvi.supports",
     "nadpvi.attempts",
     "nadpvi.planning.expectations",
     "nadpvi.planning.curvature",
@@ -80,6 +81,8 @@ def module_name(path):
 
 
 MODULES = {module_name(path): path for path in PACKAGE.rglob("*.py")}
+# Where a module lies decides; the names above only keep a folder from being renamed away.
+PRIVATE |= {name for name in MODULES if name.startswith("nadpvi.private.")}
 
 
 @functools.cache
@@ -109,7 +112,6 @@ def reachable(name):
 
 def test_every_module_is_accounted_for():
     assert set(MODULES) >= PRIVATE | BOTH_SIDES | PUBLIC
-    assert {name for name in MODULES if name.startswith("nadpvi.private.")} <= PRIVATE
 
 
 @pytest.mark.parametrize("name", sorted(set(MODULES) - PRIVATE - BOTH_SIDES))

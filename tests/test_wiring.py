@@ -7,6 +7,7 @@ import autograd.numpy as anp
 import numpy as np
 import pytest
 from scipy import stats
+from whole_run import whole_trace
 
 import nadpvi as na
 from nadpvi.containers.storage import HEADER, package_versions
@@ -15,7 +16,8 @@ from nadpvi.models.base import RecordBatch
 from nadpvi.privacy.noise import GRID_UNITS, NoNoise
 from nadpvi.privacy.randomness import make_streams
 from nadpvi.private.batches import Block, evaluated
-from nadpvi.private.dpvi import public_gradient, run
+from nadpvi.private.dpvi import public_gradient
+from nadpvi.private.gradients import autograd_route
 from nadpvi.private.records import Records, make_records
 from nadpvi.settings import make_settings
 
@@ -46,13 +48,13 @@ def tagged(num_records):
 @pytest.mark.parametrize("rate", [0.3, 0.05])
 @pytest.mark.parametrize("block", [600_000, 1])
 def test_every_step_is_an_independent_poisson_sample_summed_unnormalised(rate, block, monkeypatch):
-    monkeypatch.setattr("nadpvi.private.dpvi._BLOCK_VALUES", block)
+    monkeypatch.setattr("nadpvi.private.batches._BLOCK_VALUES", block)
     description, records = tagged(12)
     config = na.DPVIConfig(
         num_steps=3000, sampling_rate=rate, clip_norm=1e3, learning_rate=1e-15, initial_u=-25.0
     )
     settings = make_settings(description, config, noise_multiplier=1.0)
-    *_, (_, trace) = run(
+    trace = whole_trace(
         records, settings, noise=NoNoise(dimension=24), streams=make_streams(insecure_seed=11)
     )
     location = trace.noisy_gradient[:, :12]
@@ -88,7 +90,7 @@ def test_one_record_stays_within_the_clip_norm_on_the_grid_end_to_end(schema, ta
     one = []
     for i in range(25):
         noise = SilentGrid(12)
-        *_, (_, trace) = run(
+        trace = whole_trace(
             Records(x=everyone.x[i : i + 1], y=everyone.y[i : i + 1]),
             settings,
             noise=noise,
@@ -150,7 +152,7 @@ def test_a_record_contributes_the_same_integers_whoever_else_is_in_the_batch(num
     def grid_sum(rows):
         records = Records(x=x[rows], y=y[rows])
         noise = SilentGrid(2 * num_params)
-        *_, (_, trace) = run(records, settings, noise=noise, streams=make_streams(insecure_seed=4))
+        trace = whole_trace(records, settings, noise=noise, streams=make_streams(insecure_seed=4))
         standard_normal = make_streams(insecure_seed=4).monte_carlo.standard_normal((10, num_params))
         public = public_gradient(description, phi=trace.phi[0], standard_normal=standard_normal)
         units = (trace.noisy_gradient[0] - public) * settings.preconditioner / settings.clip_norm * GRID_UNITS
@@ -196,14 +198,14 @@ def test_the_header_holds_only_what_is_listed_here(schema, table):
     header = json.loads(made.to_dataset().attrs[HEADER])
     assert set(header) == {
         "kind", "format_version", "noise_multiplier", "clip_norm", "sampling_rate", "guarantee",
-        "description", "config", "versions",
+        "description", "config", "versions", "window_steps",
     }  # fmt: skip
     assert header["versions"] == package_versions()
     assert header["config"] == na.DPVIConfig(num_steps=2).to_dict()
     assert set(header["description"]) == {"model", "schema", "guide"}
     assert set(made.to_dataset().variables) == {
         "iterates", "noisy_gradient", "preconditioner", "learning_rate", "model_prior_mean", "model_prior_sd",
-        "phi", "step",
+        "phi", "step", "final_phi",
     }  # fmt: skip
 
 
@@ -219,7 +221,7 @@ class TestDryRun:
 
     @pytest.fixture(autouse=True)
     def general_route(self, monkeypatch):
-        monkeypatch.setattr("nadpvi.private.gradients._is_linear", lambda kind: False)
+        monkeypatch.setattr("nadpvi.private.gradients._route_of", lambda kind: autograd_route)
 
     def attempt(self, likelihood, schema, tmp_path):
         na.release(custom(likelihood), tmp_path / "never-opened.csv", schema=schema, privacy=self.BUDGET)
@@ -315,8 +317,8 @@ class TestRecordsOnWhichTheModelFails:
             return batch.x[:, 0].copy()
 
         block = Block(RecordBatch(x=padded, y=np.zeros(size)), records)
-        for values, count in evaluated(block, evaluate):
-            through += values[:count].tolist()
+        for values, part in evaluated(block, evaluate):
+            through += values[: part.num_records].tolist()
         return shapes, through
 
     @pytest.mark.parametrize("bad", [set(), {1.0}, {50.0}, {3.0, 4.0, 27.0}, set(map(float, range(1, 51)))])

@@ -18,6 +18,7 @@ class FakeRelease:
     model_prior_sd: np.ndarray
     curvature: np.ndarray = field(repr=False)
     phi_star: np.ndarray = field(repr=False)
+    sums: None = None
 
 
 def make_release(

@@ -5,6 +5,7 @@ like. See the README for the road from a private table to an honest posterior.
 """
 
 from nadpvi import models
+from nadpvi.callbacks import StepDone
 from nadpvi.config import DPVIConfig
 from nadpvi.containers.posterior import Posterior
 from nadpvi.containers.release import Release
@@ -20,7 +21,7 @@ from nadpvi.errors import (
     PrivacyError,
     SchemaError,
 )
-from nadpvi.guides import MeanField
+from nadpvi.guides import FullRank, LowRank, MeanField
 from nadpvi.inference.api import infer
 from nadpvi.interrupts import RunInterrupted
 from nadpvi.planning.plan import plan
@@ -31,8 +32,11 @@ from nadpvi.privacy.guarantee import Guarantee
 from nadpvi.privacy.ledger import Ledger
 from nadpvi.privacy.selection import Selection
 from nadpvi.private.choice import choose
-from nadpvi.private.curator import partial_release, release, resume
-from nadpvi.schema import BinaryColumn, CategoricalColumn, Person, RealColumn, Schema
+from nadpvi.private.curator import release
+from nadpvi.private.records import Records
+from nadpvi.private.replicates import replicate_seeds, simulate_releases, simulate_tables
+from nadpvi.private.resume import partial_release, resume
+from nadpvi.schema import BinaryColumn, CategoricalColumn, CountColumn, Person, RealColumn, Schema
 
 __all__ = [
     # The road
@@ -52,8 +56,17 @@ __all__ = [
     "RealColumn",
     "BinaryColumn",
     "CategoricalColumn",
+    "CountColumn",
     "DPVIConfig",
     "MeanField",
+    "FullRank",
+    "LowRank",
+    "StepDone",
+    "Records",
+    # Many simulated runs at once
+    "replicate_seeds",
+    "simulate_releases",
+    "simulate_tables",
     # Privacy
     "PrivacyBudget",
     "NonPrivate",

@@ -1,12 +1,14 @@
 """Public settings of a DP-SGD variational run."""
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from nadpvi.checks import check_count, check_positive, check_real
 from nadpvi.errors import ArgumentError
-from nadpvi.guides import MeanField
+from nadpvi.gradient_model.sums import window_start
+from nadpvi.guides import Guide, MeanField, check_guide, guide_from_dict
 
 __all__ = ["DPVIConfig"]
 
@@ -14,7 +16,6 @@ __all__ = ["DPVIConfig"]
 _SENSIBLE = {
     "clip_norm": (1e-9, 1e9),
     "preconditioner_u": (1e-6, 1e6),
-    "initial_mu": (-1e6, 1e6),
     "initial_u": (-30.0, 30.0),
 }
 
@@ -42,10 +43,31 @@ class DPVIConfig:
         Replaces the heuristic: the step size of a location; that of a scale is this times beta_u.
     monte_carlo_samples : int
         S >= 1, reparameterised draws per step, shared by the whole batch (Eq. 56).
-    initial_mu, initial_u : float
-        Start of every location and every scale, on the unconstrained scale.
-    guide : MeanField
-        The variational family.
+    initial_mu : float or mapping of str to float, optional
+        Start of the locations, on the unconstrained scale: the prior's mean when omitted; one number for all;
+        or numbers by parameter label, the others starting at the prior's mean. From a far start the iterates'
+        way is long, and the curvature is then fitted to the way rather than to the optimum's surroundings.
+    initial_u : float
+        Start of every scale, as the guide reads it.
+    learning_rate_factors : mapping of str to float, optional
+        Positive factors of single coordinates' step sizes, by their label in phi, such as
+        ``{"mu[variance]": 0.25}``.
+    early_steps : int
+        How many steps, from the first on, use a larger step size to come near the optimum. 0 for none.
+    early_factor : float
+        Factor >= 1 of the step size in those steps. Keep them out of the post-processing window.
+    box_mu, box_u : pair of float, optional
+        Public bounds (low, high) of every location and of every other coordinate of phi: iterates are moved
+        to the nearest point within, so that a run cannot explode.
+    keep : "trace" or "sums"
+        What the release holds: every step kept by `thin`, or, for very many parameters, the last step and the
+        sums of the window, which are all that a diagonal curvature needs.
+    thin : int
+        With keep="trace", only each `thin`-th step is kept, counted from the last back.
+    burn_in : float
+        With keep="sums", the share of steps before the window, in [0, 1); it cannot be changed afterwards.
+    guide : Guide
+        The variational family: `MeanField`, `FullRank` or `LowRank`.
     prior_term : "public" or "per_record"
         Where the prior and entropy terms enter. "public" adds them after the noise, times the sampling
         rate: no record count is needed and no clip norm spent on them. "per_record" spreads them over the
@@ -67,14 +89,22 @@ class DPVIConfig:
     learning_rate_constant: float | None = None
     learning_rate: float | None = None
     monte_carlo_samples: int = 10
-    initial_mu: float = 0.0
+    initial_mu: float | Mapping[str, float] | None = None
     initial_u: float = -3.0
-    guide: MeanField = dataclasses.field(default_factory=MeanField)
+    learning_rate_factors: Mapping[str, float] | None = None
+    early_steps: int = 0
+    early_factor: float = 1.0
+    box_mu: tuple[float, float] | None = None
+    box_u: tuple[float, float] | None = None
+    keep: str = "trace"
+    thin: int = 1
+    burn_in: float = 0.2
+    guide: Guide = dataclasses.field(default_factory=MeanField)
     prior_term: str = "public"
     num_records: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("num_steps", "monte_carlo_samples"):
+        for name in ("num_steps", "monte_carlo_samples", "thin"):
             object.__setattr__(self, name, check_count(name, getattr(self, name)))
         for name in ("preconditioner_u", "sampling_rate"):
             object.__setattr__(self, name, check_positive(name, getattr(self, name)))
@@ -83,17 +113,69 @@ class DPVIConfig:
         for name in ("clip_norm", "learning_rate_constant", "learning_rate"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, check_positive(name, getattr(self, name)))
-        for name in ("initial_mu", "initial_u"):
-            object.__setattr__(self, name, check_real(name, getattr(self, name)))
+        object.__setattr__(self, "initial_u", check_real("initial_u", self.initial_u))
         for name, (low, high) in _SENSIBLE.items():
             value = getattr(self, name)
             if value is not None and not low <= value <= high:
                 raise ArgumentError(f"{name} must be between {low:g} and {high:g} (got {value:g}).")
-        if not isinstance(self.guide, MeanField):
-            raise ArgumentError(f"guide must be a MeanField (got {type(self.guide).__name__}).")
+        self._check_start()
+        self._check_step_sizes()
+        self._check_kept()
+        check_guide(self.guide)
         if self.learning_rate is not None and self.learning_rate_constant is not None:
             raise ArgumentError("learning_rate replaces learning_rate_constant; give only one of them.")
         self._check_prior_term()
+
+    def _check_start(self) -> None:
+        """Refuse a start or a box that is out of range, and a start outside the box."""
+        start = self.initial_mu
+        if isinstance(start, Mapping):
+            checked: object = {
+                str(name): _within(f"initial_mu of {name}", value) for name, value in start.items()
+            }
+        else:
+            checked = None if start is None else _within("initial_mu", start)
+        object.__setattr__(self, "initial_mu", checked)
+        for name in ("box_mu", "box_u"):
+            object.__setattr__(self, name, _checked_box(name, getattr(self, name)))
+        if self.box_u is not None and not self.box_u[0] <= self.initial_u <= self.box_u[1]:
+            raise ArgumentError(f"initial_u must lie in box_u {self.box_u} (got {self.initial_u:g}).")
+
+    def _check_step_sizes(self) -> None:
+        """Refuse factors of the step size that are not positive, or make the early steps smaller."""
+        if self.learning_rate_factors is not None:
+            if not isinstance(self.learning_rate_factors, Mapping):
+                raise ArgumentError('learning_rate_factors must map labels of phi to factors: {"u[a]": 2}.')
+            factors = {
+                str(name): check_positive(f"learning_rate_factors of {name}", value)
+                for name, value in self.learning_rate_factors.items()
+            }
+            object.__setattr__(self, "learning_rate_factors", factors)
+        if self.early_steps != 0 or isinstance(self.early_steps, bool):
+            object.__setattr__(self, "early_steps", check_count("early_steps", self.early_steps))
+        object.__setattr__(self, "early_factor", check_positive("early_factor", self.early_factor))
+        if not 1.0 <= self.early_factor <= 1e6:
+            raise ArgumentError(f"early_factor must be between 1 and 1e6 (got {self.early_factor:g}).")
+        if (self.early_steps == 0) != (self.early_factor == 1.0):
+            raise ArgumentError("early_steps and early_factor belong together; give both or none.")
+        if self.early_steps >= self.num_steps:
+            raise ArgumentError(
+                f"early_steps must be fewer than num_steps {self.num_steps} (got {self.early_steps})."
+            )
+
+    def _check_kept(self) -> None:
+        """Refuse an unknown choice of what the release holds."""
+        if self.keep not in ("trace", "sums"):
+            raise ArgumentError(f'keep must be "trace" or "sums" (got {self.keep!r}).')
+        if self.keep == "sums" and self.thin != 1:
+            raise ArgumentError('thin is for keep="trace"; sums take every step of the window.')
+        object.__setattr__(self, "burn_in", check_real("burn_in", self.burn_in))
+        if not 0.0 <= self.burn_in < 1.0:
+            raise ArgumentError(f"burn_in must be in [0, 1) (got {self.burn_in:g}).")
+        if self.keep == "trace" and self.burn_in != 0.2:
+            raise ArgumentError('burn_in is set here for keep="sums" only; infer takes its own.')
+        if self.keep == "sums":
+            window_start(self.num_steps, burn_in=self.burn_in)
 
     def _check_prior_term(self) -> None:
         """Refuse a prior term that is unknown, or that lacks its record count or has one for nothing."""
@@ -113,6 +195,8 @@ class DPVIConfig:
         """Return the settings as JSON types."""
         data = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         data["guide"] = self.guide.to_dict()
+        for name in ("box_mu", "box_u"):
+            data[name] = None if data[name] is None else list(data[name])
         return data
 
     @classmethod
@@ -123,5 +207,25 @@ class DPVIConfig:
             raise ArgumentError(f"unknown settings {unknown}; known ones are {sorted(known)}.")
         settings = dict(data)
         if "guide" in settings:
-            settings["guide"] = MeanField.from_dict(settings["guide"])
+            settings["guide"] = guide_from_dict(settings["guide"])
         return cls(**settings)
+
+
+def _within(name: str, value: object) -> float:
+    """Return a start that is not absurdly far away, or raise."""
+    number = check_real(name, value)
+    if not -1e6 <= number <= 1e6:
+        raise ArgumentError(f"{name} must be between -1e+06 and 1e+06 (got {number:g}).")
+    return number
+
+
+def _checked_box(name: str, box: object) -> tuple[float, float] | None:
+    """Return a pair of bounds as floats, None as it is, or raise."""
+    if box is None:
+        return None
+    if not isinstance(box, tuple | list) or len(box) != 2:
+        raise ArgumentError(f"{name} must be a pair (low, high) (got {box!r}).")
+    low, high = check_real(name, box[0]), check_real(name, box[1])
+    if low >= high:
+        raise ArgumentError(f"{name} must have low below high (got {low:g} and {high:g}).")
+    return low, high

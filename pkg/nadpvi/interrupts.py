@@ -6,14 +6,15 @@ __all__ = ["RunInterrupted"]
 
 
 class RunInterrupted(KeyboardInterrupt):
-    """Ctrl-C ended a private run after some of its steps.
+    """Ctrl-C, or an error in a callback, ended a private run after some of its steps.
 
     Attributes
     ----------
     release : Release
-        The partial trace, with the guarantee of the steps that were drawn. Save it: that much is spent.
+        The partial trace, with the guarantee of the steps that were drawn; of all that were planned where a
+        callback watched them. Save it: that much is spent.
     """
 
-    def __init__(self, release: Release, *, num_steps: int) -> None:
-        super().__init__(f"interrupted after {release.num_steps} of {num_steps} steps")
+    def __init__(self, release: Release, *, num_done: int, num_steps: int) -> None:
+        super().__init__(f"interrupted after {num_done} of {num_steps} steps")
         self.release = release

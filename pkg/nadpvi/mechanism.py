@@ -13,6 +13,8 @@ from nadpvi.containers.release import Release
 from nadpvi.containers.storage import package_versions
 from nadpvi.description import ModelDescription
 from nadpvi.errors import ArgumentError
+from nadpvi.gradient_model.data import TraceSums
+from nadpvi.models.base import Model
 from nadpvi.privacy.budget import NonPrivate, PrivacyBudget
 from nadpvi.privacy.calibration import calibrated_noise_multiplier
 from nadpvi.privacy.guarantee import Guarantee
@@ -70,6 +72,23 @@ class Mechanism:
     def dimension(self) -> int:
         """D, the length of phi."""
         return len(self.settings.initial_phi)
+
+    def with_model(self, model: Model) -> "Mechanism":
+        """Return the same run with a model of the user's own that has its functions.
+
+        Raises
+        ------
+        ArgumentError
+            If it is another model.
+        """
+        return make_mechanism(
+            self.description.with_model(model),
+            privacy=self.privacy,
+            config=self.config,
+            noise_multiplier=self.noise_multiplier,
+            discreteness=self.discreteness,
+            selection=self.selection,
+        )
 
     def noise_source(self, streams: Streams, *, num_steps: int) -> NoiseSource:
         """Return exact noise for a real release, NumPy's for a simulation, none for a non-private run."""
@@ -129,8 +148,28 @@ class Mechanism:
             selection=self.selection,
         )
 
-    def to_release(self, *, phi: Array, noisy_gradient: Array, guarantee: Guarantee) -> Release:
-        """Return a trace, arrays of shape (T, D), with everything public that belongs to it."""
+    def to_release(
+        self,
+        trace: tuple[Array, Array],
+        *,
+        guarantee: Guarantee,
+        sums: TraceSums | None = None,
+        final_phi: Array | None = None,
+    ) -> Release:
+        """Return a trace, iterates and noisy gradients of shape (T, D), with all that belongs to it.
+
+        Parameters
+        ----------
+        trace : pair of ndarray, shape (T, D)
+            Iterates and noisy gradients.
+        guarantee : Guarantee
+            Under which they were made.
+        sums : TraceSums, optional
+            Of the window, where the trace itself was not kept.
+        final_phi : ndarray, shape (D,), optional
+            The iterate after the last step; from the trace when omitted.
+        """
+        phi, noisy_gradient = trace
         prior_mean, prior_sd = self.description.phi_prior_moments()
         return Release(
             phi=phi,
@@ -147,6 +186,8 @@ class Mechanism:
             description=self.description,
             config=self.config,
             versions=package_versions(),
+            sums=sums,
+            final_phi=np.zeros(0) if final_phi is None else final_phi,
         )
 
 

@@ -1,11 +1,13 @@
 """Public settings of a run, resolved to numbers for one model and one noise level."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from nadpvi.columns import listed, quoted
 from nadpvi.config import DPVIConfig
 from nadpvi.description import ModelDescription
 from nadpvi.errors import ArgumentError
@@ -27,6 +29,12 @@ class Settings:
         T, kappa, C and S.
     preconditioner, learning_rate, initial_phi : ndarray, shape (D,)
         beta, lambda and the start.
+    early_steps, early_factor
+        The first steps, and by how much their step size is larger.
+    lower, upper : ndarray, shape (D,)
+        The box that iterates stay in; infinite where there is none.
+    keep, thin, burn_in
+        What of the trace is kept.
     num_records : int or None
         The public N over which prior and entropy are spread; None where they are added after the noise.
     """
@@ -39,7 +47,24 @@ class Settings:
     preconditioner: Array
     learning_rate: Array
     initial_phi: Array
+    early_steps: int
+    early_factor: float
+    lower: Array
+    upper: Array
+    keep: str
+    thin: int
+    burn_in: float
     num_records: int | None = None
+
+    def advance(self, index: int, *, phi: Array, noisy_gradient: Array) -> Array:
+        """Return the iterate after step `index`, counted from 0: one step of Eq. 58, then the box."""
+        following = phi - self.learning_rate_at(index) * noisy_gradient
+        # A run without a box shows an overflow; one with a box still shows what is not a number.
+        return np.clip(following, self.lower, self.upper, out=following)
+
+    def learning_rate_at(self, index: int) -> Array:
+        """Return the step sizes of step `index`, counted from 0, shape (D,)."""
+        return self.learning_rate * self.early_factor if index < self.early_steps else self.learning_rate
 
 
 def make_settings(description: ModelDescription, config: DPVIConfig, *, noise_multiplier: float) -> Settings:
@@ -54,8 +79,7 @@ def make_settings(description: ModelDescription, config: DPVIConfig, *, noise_mu
     """
     clip_norm = resolve_clip_norm(description, config)
     num_params = len(description.names)
-    guide = config.guide
-    dimension = guide.num_variational(num_params)
+    dimension = len(description.phi_labels)
     preconditioner = np.concatenate(
         [np.ones(num_params), np.full(dimension - num_params, config.preconditioner_u)]
     )
@@ -69,7 +93,12 @@ def make_settings(description: ModelDescription, config: DPVIConfig, *, noise_mu
         )
     else:
         raise ArgumentError("learning_rate must be given for a run without noise.")
-    _check_stability(description, base=base, sampling_rate=config.sampling_rate)
+    learning_rate = base * preconditioner * _factors(description, config)
+    _check_stability(
+        description, learning_rate=learning_rate * config.early_factor, sampling_rate=config.sampling_rate
+    )
+    lower, upper = _box(config, num_params=num_params, dimension=dimension)
+    start = np.clip(_start(description, config), lower[:num_params], upper[:num_params])
     return Settings(
         description=description,
         num_steps=config.num_steps,
@@ -77,24 +106,71 @@ def make_settings(description: ModelDescription, config: DPVIConfig, *, noise_mu
         clip_norm=clip_norm,
         monte_carlo_samples=config.monte_carlo_samples,
         preconditioner=preconditioner,
-        learning_rate=base * preconditioner,
-        initial_phi=guide.initial(num_params=num_params, mu=config.initial_mu, u=config.initial_u),
+        learning_rate=learning_rate,
+        initial_phi=np.clip(config.guide.initial(mean=start, u=config.initial_u), lower, upper),
+        early_steps=config.early_steps,
+        early_factor=config.early_factor,
+        lower=lower,
+        upper=upper,
+        keep=config.keep,
+        thin=config.thin,
+        burn_in=config.burn_in,
         num_records=config.num_records,
     )
 
 
-def _check_stability(description: ModelDescription, *, base: float, sampling_rate: float) -> None:
+def _start(description: ModelDescription, config: DPVIConfig) -> Array:
+    """Return where the locations start, shape (K,): the prior's mean but for what the settings say."""
+    mean, _ = description.model.prior_moments(description.design)
+    if config.initial_mu is None:
+        return mean
+    if isinstance(config.initial_mu, Mapping):
+        return _replaced(mean, config.initial_mu, labels=description.names, name="initial_mu")
+    return np.full(len(mean), config.initial_mu)
+
+
+def _factors(description: ModelDescription, config: DPVIConfig) -> Array:
+    """Return the factor of each coordinate's step size, shape (D,)."""
+    labels = description.phi_labels
+    given = config.learning_rate_factors or {}
+    return _replaced(np.ones(len(labels)), given, labels=labels, name="learning_rate_factors")
+
+
+def _replaced(values: Array, given: Mapping[str, float], *, labels: tuple[str, ...], name: str) -> Array:
+    """Return a copy of `values` with those that are given by label in their places."""
+    places = {label: place for place, label in enumerate(labels)}
+    replaced = values.copy()
+    for label, value in given.items():
+        if label not in places:
+            raise ArgumentError(f"{name} names {quoted(label)}; the labels are {listed(labels)}.")
+        replaced[places[label]] = value
+    return replaced
+
+
+def _box(config: DPVIConfig, *, num_params: int, dimension: int) -> tuple[Array, Array]:
+    """Return the lower and upper bounds of iterates, each of shape (D,)."""
+    unbounded = (-math.inf, math.inf)
+    pairs = (config.box_mu or unbounded,) * num_params + (config.box_u or unbounded,) * (
+        dimension - num_params
+    )
+    bounds = np.array(pairs)
+    return bounds[:, 0], bounds[:, 1]
+
+
+def _check_stability(description: ModelDescription, *, learning_rate: Array, sampling_rate: float) -> None:
     """Refuse a step size with which the prior alone makes the iterates diverge.
 
-    Under a prior of sd s a location moves by base * kappa * mu / s^2 a step; from twice mu on, it overshoots
-    further each time. The records can only add to that curvature.
+    Under a prior of sd s a location moves by lambda * kappa * mu / s^2 a step; from twice mu on, it
+    overshoots further each time. The records can only add to that curvature.
     """
     _, prior_sd = description.phi_prior_moments()
-    growth = base * sampling_rate / float(np.nanmin(prior_sd)) ** 2
-    if not math.isfinite(growth) or growth >= 2.0:
+    growth = learning_rate * sampling_rate / prior_sd**2
+    worst = int(np.nanargmax(growth))
+    if not math.isfinite(growth[worst]) or growth[worst] >= 2.0:
         raise ArgumentError(
-            f"learning_rate {base:.3g} must diverge under a prior sd of {np.nanmin(prior_sd):.3g}: lower "
-            "learning_rate_constant or raise prior_sd."
+            f"learning_rate {learning_rate[worst]:.3g} of {description.phi_labels[worst]} must diverge under "
+            f"a prior sd of {prior_sd[worst]:.3g}: lower learning_rate_constant (or learning_rate_factors of "
+            "this one) or widen the prior."
         )
 
 

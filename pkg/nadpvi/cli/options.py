@@ -14,6 +14,9 @@ __all__ = [
     "NumRecords",
     "PriorTerm",
     "BurnIn",
+    "Collapse",
+    "Guide",
+    "Storage",
     "InitialU",
     "LearningRateConstant",
     "AdaptDelta",
@@ -27,6 +30,7 @@ __all__ = [
     "InsecureSeed",
     "Json",
     "Model",
+    "ModelSettings",
     "Outcome",
     "PhiStarPrior",
     "Predictors",
@@ -50,7 +54,23 @@ Predictors = Annotated[
     typer.Option("--predictor", help="Column to use; repeat for more. All others when omitted."),
 ]
 Model = Annotated[str, typer.Option("--model", help="Which model to fit.")]
-PriorSd = Annotated[float, typer.Option("--prior-sd", help="Prior sd of every coefficient.")]
+Guide = Annotated[
+    str, typer.Option("--guide", help="The variational family: mean_field, full_rank or low_rank:RANK.")
+]
+Collapse = Annotated[
+    bool, typer.Option("--collapse", help="Store identical rows once: faster where there are few distinct.")
+]
+Storage = Annotated[
+    str, typer.Option("--storage", help="float64, or float32 for half the memory; arithmetic is float64.")
+]
+PriorSd = Annotated[
+    float | None,
+    typer.Option("--prior-sd", help="Prior sd of every coefficient; the model's default when omitted."),
+]
+ModelSettings = Annotated[
+    list[str] | None,
+    typer.Option("--model-setting", help="Another setting of the model, as name=value; repeat for more."),
+]
 Epsilon = Annotated[float, typer.Option("--epsilon", help="Privacy budget epsilon.")]
 Delta = Annotated[float, typer.Option("--delta", help="Privacy budget delta.")]
 Steps = Annotated[int, typer.Option("--steps", help="Number of DP-SGD steps T.")]
@@ -75,7 +95,10 @@ LearningRateConstant = Annotated[
 InitialU = Annotated[
     float, typer.Option("--initial-u", help="Start of the guide's scales: their sd is softplus of this.")
 ]
-BurnIn = Annotated[float, typer.Option("--burn-in", help="Share of the first steps left out, in [0, 1).")]
+BurnIn = Annotated[
+    float | None,
+    typer.Option("--burn-in", help="Share of the first steps left out, in [0, 1); 0.2 when omitted."),
+]
 LedgerFile = Annotated[
     Path | None,
     typer.Option("--ledger", help="The data set's ledger: reserves this run, and refuses it above the cap."),

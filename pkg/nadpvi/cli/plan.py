@@ -6,8 +6,8 @@ import typer
 
 from nadpvi.cli import options
 from nadpvi.cli.console import print_json, print_text, say, warnings_as_lines
+from nadpvi.cli.model import model_from_options
 from nadpvi.config import DPVIConfig
-from nadpvi.models import model_from_dict
 from nadpvi.privacy.budget import PrivacyBudget
 from nadpvi.schema import Schema
 
@@ -26,7 +26,8 @@ def plan(
     num_records: NumRecords,
     predictor: options.Predictors = None,
     model: options.Model = "logistic_regression",
-    prior_sd: options.PriorSd = 1.0,
+    prior_sd: options.PriorSd = None,
+    model_setting: options.ModelSettings = None,
     steps: options.Steps = 1000,
     sampling_rate: options.SamplingRate = 0.1,
     clip_norm: options.ClipNorm = None,
@@ -35,7 +36,7 @@ def plan(
     initial_u: options.InitialU = -3.0,
     neighbouring_relation: options.NeighbouringRelation = "add_or_remove_one",
     prior_term: options.PriorTerm = "public",
-    burn_in: options.BurnIn = 0.2,
+    burn_in: options.BurnIn = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -48,14 +49,12 @@ def plan(
     say("trying the model on made-up records ...", quiet=quiet)
     with warnings_as_lines():
         made = make_plan(
-            model_from_dict(
-                {
-                    "kind": model,
-                    "outcome": outcome,
-                    "predictors": predictor or None,
-                    "prior_sd": prior_sd,
-                    "intercept": True,
-                }
+            model_from_options(
+                model,
+                outcome=outcome,
+                predictors=predictor,
+                prior_sd=prior_sd,
+                settings=model_setting,
             ),
             PrivacyBudget(epsilon=epsilon, delta=delta, neighbouring_relation=neighbouring_relation),
             DPVIConfig(
@@ -70,7 +69,7 @@ def plan(
             ),
             schema=Schema.from_toml(schema),
             num_records=num_records,
-            burn_in=burn_in,
+            burn_in=0.2 if burn_in is None else burn_in,
         )
     if json:
         print_json(made.to_dict())

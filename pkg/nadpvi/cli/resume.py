@@ -38,7 +38,7 @@ def resume(
 
     Example: nadpvi resume people.checkpoint people.csv -o release.nc
     """
-    from nadpvi.private import curator
+    from nadpvi.private import resume as going_on
     from nadpvi.private.checkpoint import Checkpoint
 
     if (table is None) is not partial:
@@ -50,12 +50,12 @@ def resume(
     with warnings_as_lines():
         book = None if ledger is None else Ledger.open(ledger)
         if table is None:
-            made = curator.partial_release(checkpoint, ledger=book)
+            made = going_on.partial_release(checkpoint, ledger=book)
             save_release(made, output, overwrite=force)
         else:
             private = table
             made = make_and_save(
-                lambda: curator.resume(checkpoint, private, ledger=book, progress=not quiet),
+                lambda: going_on.resume(checkpoint, private, ledger=book, progress=not quiet),
                 output=output,
                 overwrite=force,
                 checkpoint=checkpoint,

@@ -7,6 +7,7 @@ import typer
 
 from nadpvi.cli import options
 from nadpvi.cli.console import say, warnings_as_lines
+from nadpvi.cli.model import model_from_options
 from nadpvi.cli.saving import make_and_save, report_release
 from nadpvi.cli.summary import print_posterior
 from nadpvi.config import DPVIConfig
@@ -14,8 +15,8 @@ from nadpvi.containers.posterior import Posterior
 from nadpvi.containers.release import Release
 from nadpvi.containers.storage import check_not_an_input, check_writable
 from nadpvi.errors import ArgumentError
+from nadpvi.guides import guide_by_name
 from nadpvi.inference.api import check_inference
-from nadpvi.models import model_from_dict
 from nadpvi.privacy.budget import PrivacyBudget
 from nadpvi.privacy.ledger import Ledger
 from nadpvi.schema import Schema
@@ -35,7 +36,8 @@ def release(
     output: ReleaseOut,
     predictor: options.Predictors = None,
     model: options.Model = "logistic_regression",
-    prior_sd: options.PriorSd = 1.0,
+    prior_sd: options.PriorSd = None,
+    model_setting: options.ModelSettings = None,
     steps: options.Steps = 1000,
     sampling_rate: options.SamplingRate = 0.1,
     clip_norm: options.ClipNorm = None,
@@ -46,6 +48,9 @@ def release(
     neighbouring_relation: options.NeighbouringRelation = "add_or_remove_one",
     prior_term: options.PriorTerm = "public",
     num_records: options.NumRecords = None,
+    guide: options.Guide = "mean_field",
+    collapse: options.Collapse = False,
+    storage: options.Storage = "float64",
     ledger: options.LedgerFile = None,
     label: options.Label = "release",
     checkpoint: options.CheckpointFile = None,
@@ -63,7 +68,13 @@ def release(
         made = _release(
             table=table,
             schema=schema,
-            model=_model(model, outcome=outcome, predictors=predictor, prior_sd=prior_sd),
+            model=model_from_options(
+                model,
+                outcome=outcome,
+                predictors=predictor,
+                prior_sd=prior_sd,
+                settings=model_setting,
+            ),
             privacy=PrivacyBudget(epsilon=epsilon, delta=delta, neighbouring_relation=neighbouring_relation),
             config=DPVIConfig(
                 num_steps=steps,
@@ -74,7 +85,10 @@ def release(
                 initial_u=initial_u,
                 prior_term=prior_term,
                 num_records=num_records,
+                guide=guide_by_name(guide),
             ),
+            collapse=collapse,
+            storage=storage,
             insecure_seed=insecure_seed,
             ledger=ledger,
             label=label,
@@ -95,7 +109,7 @@ def infer(
     warmup: options.Warmup = 1000,
     seed: options.Seed = None,
     phi_star_prior: options.PhiStarPrior = "trace",
-    burn_in: options.BurnIn = 0.2,
+    burn_in: options.BurnIn = None,
     subsampling_noise: options.SubsamplingNoise = True,
     engine: options.EngineName = "auto",
     adapt_delta: options.AdaptDelta = 0.8,
@@ -139,7 +153,8 @@ def fit(
     output: PosteriorOut,
     predictor: options.Predictors = None,
     model: options.Model = "logistic_regression",
-    prior_sd: options.PriorSd = 1.0,
+    prior_sd: options.PriorSd = None,
+    model_setting: options.ModelSettings = None,
     steps: options.Steps = 1000,
     sampling_rate: options.SamplingRate = 0.1,
     clip_norm: options.ClipNorm = None,
@@ -150,6 +165,9 @@ def fit(
     neighbouring_relation: options.NeighbouringRelation = "add_or_remove_one",
     prior_term: options.PriorTerm = "public",
     num_records: options.NumRecords = None,
+    guide: options.Guide = "mean_field",
+    collapse: options.Collapse = False,
+    storage: options.Storage = "float64",
     ledger: options.LedgerFile = None,
     label: options.Label = "release",
     checkpoint: options.CheckpointFile = None,
@@ -158,7 +176,7 @@ def fit(
     warmup: options.Warmup = 1000,
     seed: options.Seed = None,
     phi_star_prior: options.PhiStarPrior = "trace",
-    burn_in: options.BurnIn = 0.2,
+    burn_in: options.BurnIn = None,
     subsampling_noise: options.SubsamplingNoise = True,
     engine: options.EngineName = "auto",
     adapt_delta: options.AdaptDelta = 0.8,
@@ -190,7 +208,13 @@ def fit(
         made = _release(
             table=table,
             schema=schema,
-            model=_model(model, outcome=outcome, predictors=predictor, prior_sd=prior_sd),
+            model=model_from_options(
+                model,
+                outcome=outcome,
+                predictors=predictor,
+                prior_sd=prior_sd,
+                settings=model_setting,
+            ),
             privacy=PrivacyBudget(epsilon=epsilon, delta=delta, neighbouring_relation=neighbouring_relation),
             config=DPVIConfig(
                 num_steps=steps,
@@ -201,7 +225,10 @@ def fit(
                 initial_u=initial_u,
                 prior_term=prior_term,
                 num_records=num_records,
+                guide=guide_by_name(guide),
             ),
+            collapse=collapse,
+            storage=storage,
             insecure_seed=insecure_seed,
             ledger=ledger,
             label=label,
@@ -227,19 +254,6 @@ def _check_files(
         check_writable(path, overwrite=overwrite)
     if len({path.resolve() for path in written}) < len(written):
         raise ArgumentError("the output files, --checkpoint among them, must be different.")
-
-
-def _model(kind: str, *, outcome: str, predictors: list[str] | None, prior_sd: float) -> Any:
-    """Return the model that the options describe."""
-    return model_from_dict(
-        {
-            "kind": kind,
-            "outcome": outcome,
-            "predictors": predictors or None,
-            "prior_sd": prior_sd,
-            "intercept": True,
-        }
-    )
 
 
 def _release(*, table: Path, schema: Path, quiet: bool, **settings: Any) -> Release:

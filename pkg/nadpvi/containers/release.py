@@ -22,14 +22,16 @@ from nadpvi.config import DPVIConfig
 from nadpvi.containers.storage import HEADER, load_file, package_versions, to_netcdf, write_bytes
 from nadpvi.description import ModelDescription
 from nadpvi.errors import ArgumentError
+from nadpvi.gradient_model.data import TraceSums
 from nadpvi.privacy.guarantee import Guarantee
 
 __all__ = ["Release"]
 
 Array = NDArray[np.float64]
 
-_FORMAT_VERSION = 1
+_FORMAT_VERSION = 2
 _PER_COORDINATE = ("preconditioner", "learning_rate", "model_prior_mean", "model_prior_sd")
+_SUMS = ("phi_bar", "g_bar", "s_pp", "s_gp", "s_gg")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -55,6 +57,11 @@ class Release:
         The model's prior in phi's coordinates, NaN where it says nothing.
     phi_labels : tuple of str
         D unique labels.
+    sums : TraceSums or None
+        The sums of the window, where only they were kept; phi and noisy_gradient then hold the last step.
+    final_phi : ndarray, shape (D,), optional
+        The iterate after the last step, what ordinary DP-SGD would publish; computed from the last step by
+        the learning rate when omitted.
     guarantee : Guarantee or None
         What is promised; None when a trace was brought in without one.
     description : ModelDescription or None
@@ -75,13 +82,15 @@ class Release:
     model_prior_mean: Array
     model_prior_sd: Array
     phi_labels: tuple[str, ...]
+    sums: TraceSums | None = None
+    final_phi: Array = dataclasses.field(default_factory=lambda: np.zeros(0))
     guarantee: Guarantee | None = None
     description: ModelDescription | None = None
     config: DPVIConfig | None = None
     versions: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in ("phi", "noisy_gradient", *_PER_COORDINATE):
+        for name in ("phi", "noisy_gradient", "final_phi", *_PER_COORDINATE):
             array = np.array(getattr(self, name), dtype=np.float64)
             array.setflags(write=False)
             object.__setattr__(self, name, array)
@@ -98,22 +107,27 @@ class Release:
         if len(self.phi_labels) != self.dimension or len(set(self.phi_labels)) != self.dimension:
             raise ArgumentError(f"phi_labels must be {self.dimension} different names.")
         _check_settings(self)
+        if not self.final_phi.size and self.num_steps:
+            # Without a learning rate it is not known, which NaN says.
+            final = self.phi[-1] - self.learning_rate * self.noisy_gradient[-1]
+            final.setflags(write=False)
+            object.__setattr__(self, "final_phi", final)
+        if self.final_phi.shape != (self.dimension,):
+            raise ArgumentError(
+                f"final_phi must have shape ({self.dimension},) (got {self.final_phi.shape})."
+            )
+        if self.sums is not None and self.sums.num_parameters != self.dimension:
+            raise ArgumentError(f"sums must be of {self.dimension} coordinates.")
 
     @property
     def num_steps(self) -> int:
-        """T, the number of noisy gradients."""
+        """T, the number of noisy gradients that are here; fewer than were taken where a run was thinned."""
         return int(self.phi.shape[0])
 
     @property
     def dimension(self) -> int:
         """D, the length of phi."""
         return int(self.phi.shape[1])
-
-    @property
-    def final_phi(self) -> Array:
-        """The iterate after the last step, shape (D,): what ordinary DP-SGD would publish."""
-        final: Array = self.phi[-1] - self.learning_rate * self.noisy_gradient[-1]
-        return final
 
     @property
     def noise_std(self) -> Array:
@@ -191,7 +205,9 @@ class Release:
         """Return the release as an xarray Dataset whose one attribute is its JSON header."""
         per_step = {"iterates": self.phi, "noisy_gradient": self.noisy_gradient}
         variables: dict[str, Any] = {name: (("step", "phi"), value) for name, value in per_step.items()}
-        variables |= {name: ("phi", getattr(self, name)) for name in _PER_COORDINATE}
+        variables |= {name: ("phi", getattr(self, name)) for name in (*_PER_COORDINATE, "final_phi")}
+        if self.sums is not None:
+            variables |= {f"window_{name}": ("phi", getattr(self.sums, name)) for name in _SUMS}
         coords = {"phi": np.array(self.phi_labels, dtype=object), "step": np.arange(self.num_steps)}
         return xr.Dataset(variables, coords=coords, attrs={HEADER: json.dumps(self._header())})
 
@@ -223,6 +239,9 @@ class Release:
         return cls(
             phi=data["iterates"].to_numpy(),
             noisy_gradient=data["noisy_gradient"].to_numpy(),
+            sums=_read(header, "window_steps", lambda steps: _read_sums(data, num_steps=int(steps))),
+            # Files of format 1 have none; it follows from their last step.
+            final_phi=data["final_phi"].to_numpy() if "final_phi" in data else np.zeros(0),
             noise_multiplier=check_real("noise_multiplier", header["noise_multiplier"]),
             clip_norm=check_positive("clip_norm", header["clip_norm"]),
             sampling_rate=check_positive("sampling_rate", header["sampling_rate"]),
@@ -242,6 +261,7 @@ class Release:
         return {
             "kind": "release",
             "format_version": _FORMAT_VERSION,
+            "window_steps": None if self.sums is None else self.sums.num_steps,
             "noise_multiplier": self.noise_multiplier,
             "clip_norm": self.clip_norm,
             "sampling_rate": self.sampling_rate,
@@ -261,6 +281,11 @@ def _per_coordinate(value: ArrayLike, dimension: int) -> Array:
 def _read(header: dict[str, Any], key: str, build: Any) -> Any:
     """Return ``build(header[key])``, or None where the header has none."""
     return None if header.get(key) is None else build(header[key])
+
+
+def _read_sums(data: xr.DataTree, *, num_steps: int) -> TraceSums:
+    """Return the sums of a window in a file."""
+    return TraceSums(num_steps=num_steps, **{name: data[f"window_{name}"].to_numpy() for name in _SUMS})
 
 
 def _check_settings(release: Release) -> None:

@@ -10,9 +10,16 @@ from numpy.typing import NDArray
 
 from nadpvi.errors import ArgumentError
 from nadpvi.gradient_model.data import GradientModel, TraceSums
-from nadpvi.gradient_model.sums import make_trace_sums
+from nadpvi.gradient_model.sums import DEFAULT_BURN_IN, make_trace_sums
 
-__all__ = ["CURVATURE_PRIORS", "PHI_STAR_PRIORS", "ReleasedTrace", "check_priors", "make_gradient_model"]
+__all__ = [
+    "CURVATURE_PRIORS",
+    "PHI_STAR_PRIORS",
+    "ReleasedTrace",
+    "check_priors",
+    "make_gradient_model",
+    "window_sums",
+]
 
 FloatArray = NDArray[np.float64]
 
@@ -30,6 +37,10 @@ class ReleasedTrace(Protocol):
     @property
     def noisy_gradient(self) -> FloatArray:
         """Noisy summed gradients, shape (T, D); row t belongs to row t of phi."""
+
+    @property
+    def sums(self) -> TraceSums | None:
+        """Sums of the window, where the trace itself was not kept."""
 
     @property
     def noise_multiplier(self) -> float:
@@ -72,6 +83,23 @@ def _check_choice(name: str, value: str, known: tuple[str, ...]) -> None:
         raise ArgumentError(f"{name} must be one of {', '.join(map(repr, known))} (got {value!r}).")
 
 
+def window_sums(release: ReleasedTrace, *, burn_in: float | None) -> TraceSums:
+    """Return the sums of a release's window: those that it holds, or else those of its trace.
+
+    Raises
+    ------
+    ArgumentError
+        If `burn_in` is given though the release holds sums, or leaves too short a window.
+    """
+    if release.sums is None:
+        return make_trace_sums(
+            release.phi, release.noisy_gradient, burn_in=DEFAULT_BURN_IN if burn_in is None else burn_in
+        )
+    if burn_in is not None:
+        raise ArgumentError("burn_in was fixed when the release was made, which holds sums; leave it out.")
+    return release.sums
+
+
 def _noise_std(release: ReleasedTrace, size: int) -> FloatArray:
     """Return sigma * C / beta per coordinate."""
     preconditioner = np.asarray(release.preconditioner, dtype=np.float64)
@@ -109,7 +137,7 @@ def _trace_curvature_prior(
 def make_gradient_model(
     release: ReleasedTrace,
     *,
-    burn_in: float = 0.2,
+    burn_in: float | None = None,
     phi_star_prior: str = "trace",
     curvature_prior: str = "trace",
     subsampling_noise: bool = False,
@@ -121,8 +149,9 @@ def make_gradient_model(
     ----------
     release : ReleasedTrace
         Anything with the attributes of `ReleasedTrace`, a `Release` above all.
-    burn_in : float
-        Share of the steps to drop, in [0, 1).
+    burn_in : float, optional
+        Share of the steps to drop, in [0, 1); 0.2 when omitted. A release that holds sums has its window
+        fixed.
     phi_star_prior : {"trace", "model"}
         "trace": normal(phi_bar, 1), as published (appendix 13.3). "model": the model's own prior of theta
         where it has one, so that a coordinate drowned in noise returns to its prior.
@@ -146,7 +175,7 @@ def make_gradient_model(
         raise ArgumentError(f"subsampling_scale must be finite and positive (got {subsampling_scale}).")
     if not 0.0 < release.sampling_rate <= 1.0:
         raise ArgumentError(f"sampling_rate must be in (0, 1] (got {release.sampling_rate}).")
-    sums = make_trace_sums(release.phi, release.noisy_gradient, burn_in=burn_in)
+    sums = window_sums(release, burn_in=burn_in)
     noise_std = _noise_std(release, sums.num_parameters)
     phi_star_mean, phi_star_sd = _phi_star_prior(release, phi_star_prior, sums)
     v_mean, v_sd = _trace_curvature_prior(sums, noise_std, release.sampling_rate)

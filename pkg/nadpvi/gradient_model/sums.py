@@ -12,10 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 from nadpvi.errors import ArgumentError
 from nadpvi.gradient_model.data import MIN_WINDOW, TraceSums
 
-__all__ = ["make_trace_sums", "window_start"]
+__all__ = ["DEFAULT_BURN_IN", "make_trace_sums", "window_start"]
 
 FloatArray = NDArray[np.float64]
 
+DEFAULT_BURN_IN = 0.2
 _WINDOW_TOLERANCE = 1e-9
 
 
@@ -82,7 +83,9 @@ def _centre(values: FloatArray) -> tuple[FloatArray, FloatArray]:
     return first + offset, shifted - offset
 
 
-def make_trace_sums(phi: ArrayLike, noisy_gradient: ArrayLike, *, burn_in: float = 0.2) -> TraceSums:
+def make_trace_sums(
+    phi: ArrayLike, noisy_gradient: ArrayLike, *, burn_in: float = DEFAULT_BURN_IN
+) -> TraceSums:
     """Return the sums of the window: the steps from floor(burn_in * T) on.
 
     Parameters

@@ -14,6 +14,7 @@ from nadpvi.engines.base import Engine, SamplerSettings
 from nadpvi.engines.discover import find_engine
 from nadpvi.errors import ArgumentError
 from nadpvi.gradient_model import GradientModel, check_priors, make_gradient_model, window_start
+from nadpvi.gradient_model.sums import DEFAULT_BURN_IN
 from nadpvi.inference.draws import PostProcessingDraws
 from nadpvi.inference.methods import Task, find_method
 from nadpvi.inference.nuts import prepare_nuts
@@ -32,7 +33,7 @@ def infer(
     chains: int = 4,
     warmup: int = 1000,
     seed: int | None = None,
-    burn_in: float = 0.2,
+    burn_in: float | None = None,
     phi_star_prior: Literal["trace", "model"] = "trace",
     curvature_prior: Literal["trace"] = "trace",
     subsampling_noise: bool = True,
@@ -59,8 +60,9 @@ def infer(
     seed : int, optional
         Makes the result reproducible on one engine; fresh entropy when omitted. This is post-processing:
         the seed is no secret.
-    burn_in : float
-        Share of the first steps left out of the window, in [0, 1).
+    burn_in : float, optional
+        Share of the first steps left out of the window, in [0, 1); 0.2 when omitted. The window of a release
+        that holds sums is fixed.
     phi_star_prior : {"trace", "model"}
         Normal prior around the window's mean (13.3), or the model's own prior where it has one.
     curvature_prior : {"trace"}
@@ -94,7 +96,7 @@ def infer(
     if not isinstance(release, Release):
         raise ArgumentError(f"release must be a Release (got {type(release).__name__}).")
     ready = check_inference(
-        num_steps=release.num_steps,
+        num_steps=release.num_steps if release.sums is None else release.sums.num_steps,
         method=method,
         draws=draws,
         chains=chains,
@@ -133,7 +135,7 @@ def infer(
         "curvature": chosen.curvature,
         "engine": f"{fitted.engine_name} {fitted.engine_version}",
         **({"warmup": warmup, "adapt_delta": adapt_delta} if chosen.uses_stan else {}),
-        "burn_in": burn_in,
+        "burn_in": burn_in if burn_in is not None else _burn_in(release),
         "phi_star_prior": phi_star_prior,
         "curvature_prior": curvature_prior,
         "subsampling_noise": subsampling_noise,
@@ -148,6 +150,12 @@ def infer(
     return posterior
 
 
+def _burn_in(release: Release) -> float:
+    """Return the burn-in that a release's window has where none is asked for."""
+    is_fixed = release.sums is not None and release.config is not None
+    return release.config.burn_in if is_fixed else DEFAULT_BURN_IN  # type: ignore[union-attr]
+
+
 def check_inference(
     *,
     num_steps: int,
@@ -156,7 +164,7 @@ def check_inference(
     chains: int = 4,
     warmup: int = 1000,
     seed: int | None = None,
-    burn_in: float = 0.2,
+    burn_in: float | None = None,
     phi_star_prior: str = "trace",
     curvature_prior: str = "trace",
     engine: str = "auto",
@@ -185,7 +193,7 @@ def check_inference(
     if seed is not None:
         check_seed("seed", seed)
     check_priors(phi_star_prior=phi_star_prior, curvature_prior=curvature_prior)
-    window_start(num_steps, burn_in=burn_in)
+    window_start(num_steps, burn_in=DEFAULT_BURN_IN if burn_in is None else burn_in)
     SamplerSettings(chains=chains, warmup=warmup, draws=draws, seed=0, adapt_delta=adapt_delta)
     if not chosen.uses_stan:
         return None
@@ -216,7 +224,8 @@ def make_posterior(
     posterior = xr.Dataset(variables, coords={**chain_coords, "phi": labels})
     description = release.description
     if description is not None:
-        noise = rng.standard_normal((num_chains, num_draws, len(description.names)))
+        size = description.guide.num_noise(len(description.names))
+        noise = rng.standard_normal((num_chains, num_draws, size))
         theta = description.guide.draw(fitted.phi_star, noise)
         posterior = posterior.merge(model_variables(description, theta))
     groups = {"posterior": posterior}

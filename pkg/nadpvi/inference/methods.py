@@ -29,7 +29,7 @@ class Task(NamedTuple):
     chains: int
     warmup: int
     adapt_delta: float
-    burn_in: float
+    burn_in: float | None
     seed: np.random.SeedSequence
     engine: Engine | None
 

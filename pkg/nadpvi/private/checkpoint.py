@@ -10,7 +10,7 @@ import hmac
 import json
 import os
 import secrets
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from nadpvi.description import ModelDescription
 from nadpvi.errors import ArgumentError, PrivacyError
 from nadpvi.mechanism import Mechanism, make_mechanism
 from nadpvi.privacy.budget import PrivacyBudget
+from nadpvi.private.inputs import Reading
 from nadpvi.private.records import Records
 
 __all__ = ["Checkpoint", "new_attempt", "new_checkpoint"]
@@ -61,6 +62,8 @@ class Checkpoint:
         Its label there.
     was_interrupted : bool
         Whether an earlier part of the run was.
+    reading : Reading
+        How the table is read.
     """
 
     mechanism: Mechanism
@@ -73,6 +76,7 @@ class Checkpoint:
     entry: str | None
     entry_start: int
     label: str
+    reading: Reading
     was_interrupted: bool = False
 
     @property
@@ -136,6 +140,7 @@ class Checkpoint:
             "entry_start": self.entry_start,
             "label": self.label,
             "was_interrupted": self.was_interrupted,
+            "reading": asdict(self.reading),
         }
 
     @classmethod
@@ -169,10 +174,13 @@ class Checkpoint:
             entry_start=int(header["entry_start"]),
             label=str(header["label"]),
             was_interrupted=bool(header["was_interrupted"]),
+            reading=Reading(**header.get("reading", {})),
         )
 
 
-def new_checkpoint(mechanism: Mechanism, *, records: Records, secret: bytes, label: str) -> Checkpoint:
+def new_checkpoint(
+    mechanism: Mechanism, *, records: Records, secret: bytes, label: str, reading: Reading
+) -> Checkpoint:
     """Return the checkpoint of a run that has not done any step yet, and is in no ledger.
 
     Parameters
@@ -185,6 +193,8 @@ def new_checkpoint(mechanism: Mechanism, *, records: Records, secret: bytes, lab
         32 random bytes. Private.
     label : str
         Its label in a ledger.
+    reading : Reading
+        How its table was read.
     """
     if len(secret) != _SECRET_BYTES:
         raise ArgumentError(f"secret must have {_SECRET_BYTES} bytes (got {len(secret)}).")
@@ -200,6 +210,7 @@ def new_checkpoint(mechanism: Mechanism, *, records: Records, secret: bytes, lab
         entry=None,
         entry_start=0,
         label=label,
+        reading=reading,
     )
 
 
@@ -238,7 +249,8 @@ def _fingerprint(secret: bytes, mechanism: Mechanism, *, records: Records) -> st
     """Return the HMAC-SHA-256 of settings and records."""
     mac = hmac.new(secret, json.dumps(_settings(mechanism), sort_keys=True).encode(), hashlib.sha256)
     starts = np.arange(len(records.y) + 1) if records.unit_starts is None else records.unit_starts
-    for array in (records.x, records.y, starts):
+    counts = () if records.counts is None else (records.counts,)
+    for array in (records.x, records.y, starts, *counts):
         mac.update(f"{array.dtype}{array.shape}".encode())
         mac.update(np.ascontiguousarray(array).data)
     return mac.hexdigest()

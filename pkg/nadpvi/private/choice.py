@@ -16,13 +16,13 @@ from nadpvi.privacy.ledger import Ledger
 from nadpvi.privacy.randomness import Streams, check_seed, make_streams
 from nadpvi.privacy.selection import Selection, draw_num_runs
 from nadpvi.private.curator import check_ledger, check_types
-from nadpvi.private.dpvi import Trace
 from nadpvi.private.dry_run import check_model
 from nadpvi.private.execution import Booking, Part, run_steps
+from nadpvi.private.keeping import Kept
 from nadpvi.private.records import Records, make_records
 from nadpvi.private.score import private_score
 from nadpvi.schema import Schema
-from nadpvi.tables import TableLike, to_table
+from nadpvi.tables import TableLike
 
 __all__ = ["choose"]
 
@@ -97,14 +97,15 @@ def choose(
     )
     if ledger is not None:
         ledger.check(guarantee)
-    records = make_records(to_table(table), description.design, person=schema.person, rng=streams.rows)
+    records = make_records(table, description.design, person=schema.person, rng=streams.rows)
     entry = None if ledger is None else ledger.reserve(guarantee, label=label)
-    winner, trace = _best_run(mechanisms, records, streams=streams, selection=selection, bound=bound)
+    winner, kept = _best_run(mechanisms, records, streams=streams, selection=selection, bound=bound)
     Booking(ledger, entry).settle(configs[0].num_steps, is_complete=True)
     return winner.to_release(
-        phi=trace.phi,
-        noisy_gradient=trace.noisy_gradient,
+        kept.trace,
         guarantee=replace(guarantee, clip_norm=winner.settings.clip_norm),
+        sums=kept.sums,
+        final_phi=kept.final_phi,
     )
 
 
@@ -115,9 +116,9 @@ def _best_run(
     streams: Streams,
     selection: Selection,
     bound: float,
-) -> tuple[Mechanism, Trace]:
+) -> tuple[Mechanism, Kept]:
     """Return the settings and the trace of the run with the highest private score."""
-    best: tuple[Mechanism, Trace] | None = None
+    best: tuple[Mechanism, Kept] | None = None
     best_score = -math.inf
     for _ in range(draw_num_runs(streams.subsample, selection)):
         mechanism = mechanisms[int(streams.subsample.integers(len(mechanisms)))]
@@ -130,22 +131,23 @@ def _best_run(
             progress=False,
         )
         try:
-            num_done, trace = run_steps(part)
+            keeper, _ = run_steps(part)
         except DivergenceError:
             continue  # seen from the noisy trace alone, so that it is a score like any other: the lowest
-        if num_done < num_steps:
+        if keeper.num_done < num_steps:
             raise KeyboardInterrupt
+        kept = keeper.result()
         score = private_score(
             records,
             description=mechanism.description,
-            phi=trace.phi[-1] - mechanism.settings.learning_rate * trace.noisy_gradient[-1],
+            phi=kept.final_phi,
             bound=bound,
             records_per_unit=mechanism.records_per_unit,
             noise=mechanism.score_noise(streams),
             rng=streams.monte_carlo,
         )
         if score > best_score:
-            best, best_score = (mechanism, trace), score
+            best, best_score = (mechanism, kept), score
     if best is None:
         raise DivergenceError("every run diverged; the budget is spent. Lower learning_rate_constant.")
     return best

@@ -1,38 +1,37 @@
 """The curator's calls: a private table in, a `Release` out, whatever happens on the way. Private side."""
 
-import contextlib
 import os
 import secrets
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from nadpvi.attempts import check_usable, hold_attempt, is_known, mark_spent, note_steps
+from nadpvi.attempts import hold_attempt, note_steps
+from nadpvi.callbacks import Callback
 from nadpvi.config import DPVIConfig
 from nadpvi.containers.release import Release
 from nadpvi.containers.storage import check_writable
 from nadpvi.description import ModelDescription
-from nadpvi.errors import ArgumentError, FileError, PrivacyError
+from nadpvi.errors import ArgumentError, FileError
 from nadpvi.mechanism import make_mechanism
 from nadpvi.models import Model
 from nadpvi.privacy.budget import NonPrivate, PrivacyBudget
-from nadpvi.privacy.ledger import EntryState, Ledger
+from nadpvi.privacy.ledger import Ledger
 from nadpvi.privacy.randomness import check_seed, make_streams
-from nadpvi.private.checkpoint import Checkpoint, new_attempt, new_checkpoint
+from nadpvi.private.checkpoint import new_checkpoint
 from nadpvi.private.checkpoint_writer import CheckpointWriter
-from nadpvi.private.dpvi import Trace
 from nadpvi.private.dry_run import check_model
 from nadpvi.private.execution import Booking, Part, carry_out
-from nadpvi.private.records import make_records
+from nadpvi.private.inputs import Reading, read_records
+from nadpvi.private.records import Records
 from nadpvi.schema import Schema
-from nadpvi.tables import TableLike, to_table
+from nadpvi.tables import TableLike
 
-__all__ = ["check_ledger", "check_types", "partial_release", "release", "resume"]
+__all__ = ["check_ledger", "check_types", "release"]
 
 
 def release(
     model: Model,
-    table: TableLike,
+    table: TableLike | Records,
     *,
     schema: Schema,
     privacy: PrivacyBudget | NonPrivate,
@@ -42,6 +41,9 @@ def release(
     label: str = "release",
     checkpoint: str | os.PathLike[str] | None = None,
     progress: bool = False,
+    callback: Callback | None = None,
+    collapse: bool = False,
+    storage: str = "float64",
 ) -> Release:
     """Return the DP-SGD trace of `model` fitted to `table`, under one differential privacy guarantee.
 
@@ -53,9 +55,9 @@ def release(
     ----------
     model : Model
         What to fit, such as ``nadpvi.models.LogisticRegression(outcome="income")``.
-    table : DataFrame, mapping of columns, or path
+    table : DataFrame, mapping of columns, path, or Records
         One row per record; with ``schema.person``, any number of rows per person. A path is a CSV or Parquet
-        file.
+        file, read in parts. `Records` are rows that were encoded before, memory-mapped or with counts.
     schema : Schema
         Public description of the columns; never read off the table.
     privacy : PrivacyBudget or NonPrivate
@@ -75,6 +77,15 @@ def release(
         killed can be resumed. Private: keep it with the table, and delete it once the release is saved.
     progress : bool
         Show a progress bar on stderr when that is a terminal.
+    callback : callable, optional
+        Called after every step with a `StepDone`: quantities that are released anyway, and nothing else. What
+        it raises ends the run. Since what it has seen may be why, the steps that were planned all count then,
+        as they do when a run with a callback is interrupted.
+    collapse : bool
+        Store identical encoded rows once, with their number: the same mechanism, at the cost of the distinct
+        rows alone. Not with a person column.
+    storage : {"float64", "float32"}
+        How features are stored; float32 halves the memory. Arithmetic is float64 always.
 
     Returns
     -------
@@ -91,17 +102,22 @@ def release(
     DataError
         If the table does not follow the schema; no budget has been spent.
     RunInterrupted
-        On Ctrl-C after at least one step. It carries the partial release, accounted for the steps that were
-        drawn; save it, because that much of the budget is spent.
+        On Ctrl-C after at least one step, or where a callback raised. It carries the partial release,
+        accounted for the steps that were drawn; save it, because that much of the budget is spent.
     """
     settings = config if config is not None else DPVIConfig()
     check_types(model, schema=schema, privacy=privacy, config=settings)
     check_ledger(ledger)
+    if callback is not None and not callable(callback):
+        raise ArgumentError(f"callback must be a function of a StepDone (got {type(callback).__name__}).")
+    reading = Reading(collapse=collapse, storage=storage)
     if insecure_seed is not None:
         check_seed("insecure_seed", insecure_seed)
     description = ModelDescription(model=model, schema=schema, guide=settings.guide)
     if checkpoint is not None:
-        _check_checkpoint(checkpoint, description=description, privacy=privacy, insecure_seed=insecure_seed)
+        _check_checkpoint(
+            checkpoint, description, privacy=privacy, config=settings, insecure_seed=insecure_seed
+        )
     check_model(description)
     mechanism = make_mechanism(description, privacy=privacy, config=settings)
     secret = secrets.token_bytes(32)
@@ -110,12 +126,19 @@ def release(
     guarantee = mechanism.guarantee(noise, num_steps=settings.num_steps)
     if ledger is not None:
         ledger.check(guarantee)
-    records = make_records(to_table(table), description.design, person=schema.person, rng=streams.rows)
-    part = Part(mechanism=mechanism, records=records, noise=noise, streams=streams, progress=progress)
+    records = read_records(table, description, reading=reading, rng=streams.rows)
+    part = Part(
+        mechanism=mechanism,
+        records=records,
+        noise=noise,
+        streams=streams,
+        progress=progress,
+        callback=callback,
+    )
     if checkpoint is None:
         entry = None if ledger is None else ledger.reserve(guarantee, label=label)
         return carry_out(part, guarantee=guarantee, booking=Booking(ledger, entry))
-    start = new_checkpoint(mechanism, records=records, secret=secret, label=label)
+    start = new_checkpoint(mechanism, records=records, secret=secret, label=label, reading=reading)
     with hold_attempt(start.attempt):
         note_steps(start.attempt, 0)
         if ledger is not None:
@@ -125,166 +148,19 @@ def release(
         return carry_out(saved, guarantee=guarantee, booking=Booking(ledger, start.entry))
 
 
-def resume(
-    checkpoint: str | os.PathLike[str],
-    table: TableLike,
-    *,
-    ledger: Ledger | None = None,
-    progress: bool = False,
-) -> Release:
-    """Return the whole release of an interrupted run, going on from its checkpoint with fresh noise.
-
-    The steps that were done are kept and count once; those that are left get noise and samples of their own.
-    A checkpoint can be resumed once: this call replaces it with one of its own. Delete that once the release
-    is saved. Steps after the last
-    checkpoint of a run that was killed are drawn anew; the old ones have died with their process unseen.
-
-    Parameters
-    ----------
-    checkpoint : path
-        The file of ``release(..., checkpoint=)``.
-    table : DataFrame, mapping of columns, or path
-        The very table of the interrupted run.
-    ledger : Ledger, optional
-        The ledger in which the run was reserved, if it has moved; found by itself otherwise.
-    progress : bool
-        As for `release`.
-
-    Raises
-    ------
-    PrivacyError
-        If table or settings are not those of the interrupted run, if the checkpoint was resumed or finished
-        before, is an older copy or still being written, or if a ledger's cap no longer allows the steps that
-        are left. Nothing has been spent.
-    FileError
-        If the checkpoint is damaged, or the ledger is missing.
-    RunInterrupted
-        As for `release`; the checkpoint can be resumed again.
-    """
-    path = Path(checkpoint)
-    check_ledger(ledger)
-    with _held(path) as old:
-        check_usable(old.attempt, num_steps=old.num_steps, to_resume=True)
-        if not old.steps_left:
-            raise PrivacyError(f"the run of {path} is complete; its release is that of partial_release.")
-        mechanism = old.mechanism
-        check_model(mechanism.description)
-        streams = make_streams(insecure_seed=None, secret=old.secret)
-        noise = mechanism.noise_source(streams, num_steps=old.steps_left)
-        guarantee = mechanism.guarantee(noise, num_steps=mechanism.settings.num_steps, was_interrupted=True)
-        left = mechanism.guarantee(noise, num_steps=old.steps_left, was_interrupted=True)
-        if (book := _booked_in(old, ledger)) is not None:
-            _settle(old, book)
-            book.check(left)
-        schema = mechanism.description.schema
-        records = make_records(
-            to_table(table), mechanism.description.design, person=schema.person, rng=streams.rows
-        )
-        old.check_records(records)
-        new = replace(old, attempt=new_attempt(), was_interrupted=True, entry_start=old.num_steps)
-        with hold_attempt(new.attempt):
-            if book is not None:
-                entry = book.reserve(left, label=old.label)
-                new = replace(new, ledger=str(book.path), entry=entry)
-            mark_spent(old.attempt)
-            note_steps(new.attempt, new.num_steps)
-            new.save(path)
-            part = Part(
-                mechanism=mechanism,
-                records=records,
-                noise=noise,
-                streams=streams,
-                progress=progress,
-                done=Trace(phi=old.phi, noisy_gradient=old.noisy_gradient),
-                writer=CheckpointWriter(path, new),
-            )
-            return carry_out(part, guarantee=guarantee, booking=Booking(book, new.entry))
-
-
-def partial_release(checkpoint: str | os.PathLike[str], *, ledger: Ledger | None = None) -> Release:
-    """Return what a checkpoint holds as a release, with the epsilon of the steps that were done.
-
-    No record is read and nothing is spent. The ledger, if there is one, is told how many steps it is.
-
-    Parameters
-    ----------
-    checkpoint : path
-        The file of ``release(..., checkpoint=)``; it can still be resumed afterwards.
-    ledger : Ledger, optional
-        As for `resume`.
-
-    Raises
-    ------
-    PrivacyError
-        If the run is still going on, the checkpoint is an older copy, or these steps exceed the ledger's cap.
-    FileError
-        If the checkpoint is damaged, or the ledger is missing.
-    """
-    check_ledger(ledger)
-    with _held(Path(checkpoint)) as old:
-        # Without steps left it may be had again; otherwise its run has failed, or has gone on elsewhere.
-        check_usable(old.attempt, num_steps=old.num_steps, to_resume=old.steps_left > 0)
-        mechanism = old.mechanism
-        noise = mechanism.noise_source(make_streams(insecure_seed=None), num_steps=1)
-        was_interrupted = old.was_interrupted or old.steps_left > 0
-        guarantee = mechanism.guarantee(noise, num_steps=old.num_steps, was_interrupted=was_interrupted)
-        if (book := _booked_in(old, ledger)) is not None:
-            _settle(old, book)
-        return mechanism.to_release(phi=old.phi, noisy_gradient=old.noisy_gradient, guarantee=guarantee)
-
-
-@contextlib.contextmanager
-def _held(path: Path) -> Iterator[Checkpoint]:
-    """Yield the checkpoint in a file while no other process can go on from it."""
-    attempt = Checkpoint.load(path).attempt
-    with hold_attempt(attempt):
-        # Read again under the lock: the run may have gone on while it was waited for.
-        checkpoint = Checkpoint.load(path)
-        if checkpoint.attempt != attempt:
-            raise PrivacyError(
-                f"{path} was resumed by another process meanwhile; try again when it has ended."
-            )
-        yield checkpoint
-
-
-def _booked_in(old: Checkpoint, ledger: Ledger | None) -> Ledger | None:
-    """Return the ledger that knows an interrupted run, or None if it was in none."""
-    if old.ledger is None or old.entry is None:
-        if ledger is not None:
-            raise ArgumentError("ledger is not that of the interrupted run, which was in none; leave it out.")
-        return None
-    book = Ledger.open(old.ledger) if ledger is None else ledger
-    if all(entry.id != old.entry for entry in book.entries()):
-        raise ArgumentError(f"{book.path} does not hold the interrupted run; give its own ledger.")
-    return book
-
-
-def _settle(old: Checkpoint, book: Ledger) -> None:
-    """Bring the entry of a checkpoint's steps up to date before they are published or gone on from.
-
-    Steps that a killed run drew after its newest checkpoint have been seen by nobody, so that its entry can
-    be closed at the checkpoint's. That holds where this machine has seen the run start and knows that the
-    checkpoint is its newest; otherwise the entry goes on counting in full.
-    """
-    num_steps = old.num_steps - old.entry_start
-    (entry,) = (entry for entry in book.entries() if entry.id == old.entry)
-    if entry.state is not EntryState.RESERVED:
-        if entry.num_steps < num_steps:
-            book.extend(entry.id, num_steps=num_steps)
-    elif is_known(old.attempt):
-        Booking(book, entry.id).settle(num_steps, is_complete=not old.steps_left)
-
-
 def _check_checkpoint(
     checkpoint: str | os.PathLike[str],
-    *,
     description: ModelDescription,
+    *,
     privacy: PrivacyBudget | NonPrivate,
+    config: DPVIConfig,
     insecure_seed: int | None,
 ) -> None:
     """Refuse a checkpoint where one makes no sense, or cannot be written."""
     if isinstance(privacy, NonPrivate) or insecure_seed is not None:
         raise ArgumentError("checkpoint is for private runs: a simulation can be run again.")
+    if config.keep != "trace" or config.thin != 1:
+        raise ArgumentError('checkpoint needs the whole trace: leave keep at "trace" and thin at 1.')
     if Path(checkpoint).exists():
         raise FileError(
             f"{checkpoint} exists, and a checkpoint is never replaced: resume it, or delete it if useless."

@@ -1,7 +1,7 @@
 """DP-SGD variational inference: from private records to a `Release`. Private side."""
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,13 +13,14 @@ from nadpvi.models.base import Model
 from nadpvi.privacy.noise import NoiseSource
 from nadpvi.privacy.randomness import Streams
 from nadpvi.privacy.sampling import poisson_sample
-from nadpvi.private.batches import block_rows, blocks, evaluated
+from nadpvi.private.batches import Workspace, block_rows, blocks, evaluated
 from nadpvi.private.dpsgd import check_exact_sums, clipped_sum, release_gradient
 from nadpvi.private.gradients import gradient_function, with_shared_term
+from nadpvi.private.keeping import Keeper
 from nadpvi.private.records import Records
 from nadpvi.settings import Settings
 
-__all__ = ["State", "Trace", "public_gradient", "run", "step"]
+__all__ = ["Done", "State", "public_gradient", "run", "step"]
 
 Array = NDArray[np.float64]
 
@@ -31,21 +32,21 @@ class State(NamedTuple):
     phi: Array
 
 
-class Trace(NamedTuple):
-    """Iterates and the noisy gradients computed at them, each of shape (T, D)."""
-
-    phi: Array
-    noisy_gradient: Array
-
-
 def step(
-    state: State, *, records: Records, settings: Settings, noise: NoiseSource, streams: Streams
+    state: State,
+    *,
+    records: Records,
+    settings: Settings,
+    noise: NoiseSource,
+    streams: Streams,
+    workspace: Workspace | None = None,
 ) -> tuple[State, Array]:
     """Return the next state and the noisy gradient that led to it (Eq. 58).
 
     The likelihood part is sampled, clipped, summed and noised. The public prior and entropy terms are
     added afterwards, times the sampling rate, so that they cost no clip norm and need no record count; or,
     with a public record count, each record carries its share of them and is clipped with it (Eq. 56).
+    `workspace` keeps the blocks' memory for the next step.
 
     Guarantees
     ----------
@@ -53,38 +54,58 @@ def step(
       one whose gradient is not finite.
     """
     streams.check_process()
-    num_params = len(settings.initial_phi) // 2
-    standard_normal = streams.monte_carlo.standard_normal((settings.monte_carlo_samples, num_params))
+    guide = settings.description.guide
+    num_noise = guide.num_noise(guide.num_params(len(state.phi)))
+    standard_normal = streams.monte_carlo.standard_normal((settings.monte_carlo_samples, num_noise))
     public = public_gradient(settings.description, phi=state.phi, standard_normal=standard_normal)
     share = None if settings.num_records is None else settings.preconditioner * public / settings.num_records
-    # What is sampled is a unit of privacy: all the rows of a person enter together.
-    units = poisson_sample(
-        streams.subsample, num_records=records.num_units, sampling_rate=settings.sampling_rate
-    )
-    total = np.zeros_like(state.phi)
+    rows, multiplicities = sampled_rows(records, streams=streams, sampling_rate=settings.sampling_rate)
+    # Whole numbers on a grid.
+    total: NDArray[Any] = np.zeros(len(state.phi), np.float64 if noise.grid_units is None else np.int64)
     gradients_of = gradient_function(
         settings.description.model,
-        guide=settings.description.guide,
+        guide=guide,
         phi=state.phi,
         standard_normal=standard_normal,
         preconditioner=settings.preconditioner,
+        workspace=workspace,
     )
-    for block in blocks(records, records.rows_of(units), num_rows=block_rows(standard_normal.size)):
-        for gradients, num_records in evaluated(block, gradients_of):
+    num_rows = block_rows(max(standard_normal.size, len(state.phi)))
+    sampled = blocks(records, rows, num_rows=num_rows, multiplicities=multiplicities, workspace=workspace)
+    for block in sampled:
+        for gradients, part in evaluated(block, gradients_of):
             if share is not None:
-                gradients = with_shared_term(gradients, share=share, num_rows=len(block.batch.y))
+                gradients = with_shared_term(gradients, share=share, num_rows=num_rows)
             total += clipped_sum(
                 gradients,
                 clip_norm=settings.clip_norm,
                 grid_units=noise.grid_units,
-                num_records=num_records,
+                num_records=part.num_records,
+                multiplicities=part.multiplicities,
             )
     noisy = release_gradient(
         total, noise=noise, clip_norm=settings.clip_norm, preconditioner=settings.preconditioner
     )
     if share is None:
         noisy += settings.sampling_rate * public
-    return State(state.num_steps + 1, state.phi - settings.learning_rate * noisy), noisy
+    following = settings.advance(state.num_steps, phi=state.phi, noisy_gradient=noisy)
+    return State(state.num_steps + 1, following), noisy
+
+
+def sampled_rows(
+    records: Records, *, streams: Streams, sampling_rate: float
+) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
+    """Return which rows enter a step, and how many times each, None for once. Private.
+
+    Guarantees
+    ----------
+    - Every unit of privacy enters independently with probability `sampling_rate`: a record, or a person with
+      all of their rows together. Identical records that share a row enter one by one.
+    """
+    if records.sampler is not None:
+        return records.sampler.draw(streams.subsample, sampling_rate=sampling_rate)
+    units = poisson_sample(streams.subsample, num_records=records.num_units, sampling_rate=sampling_rate)
+    return records.rows_of(units), None
 
 
 def public_gradient(description: ModelDescription, *, phi: Array, standard_normal: Array) -> Array:
@@ -118,17 +139,25 @@ def prior_score(model: Model, theta: Array, *, design: Design) -> Array:
     return gradient
 
 
+class Done(NamedTuple):
+    """A finished step: how many there are now, and the iterate and noisy gradient of this one, shape (D,)."""
+
+    num_steps: int
+    phi: Array
+    noisy_gradient: Array
+
+
 def run(
     records: Records,
     settings: Settings,
     *,
     noise: NoiseSource,
     streams: Streams,
-    done: Trace | None = None,
-) -> Iterator[tuple[int, Trace]]:
-    """Yield (steps done, trace so far) after every step; the trace's arrays are filled in place.
+    keeper: Keeper,
+) -> Iterator[Done]:
+    """Yield each step once `keeper` has it, until the run is whole.
 
-    Rows beyond the steps done are zero. The caller owns the loop, so that it can show progress or stop.
+    The caller owns the loop, so that it can show progress or stop.
 
     Parameters
     ----------
@@ -140,26 +169,34 @@ def run(
         For the steps that are left.
     streams : Streams
         Fresh ones.
-    done : Trace, optional
-        The first t < T steps of an interrupted run, which goes on from there.
+    keeper : Keeper
+        Takes in the steps. If it holds some already, the run goes on from there.
+
+    Raises
+    ------
+    DivergenceError
+        If an iterate is not finite.
     """
-    check_exact_sums(num_records=len(records.y), grid_units=noise.grid_units)
-    shape = (settings.num_steps, len(settings.initial_phi))
-    trace = Trace(phi=np.zeros(shape), noisy_gradient=np.zeros(shape))
-    state = State(0, settings.initial_phi)
-    if done is not None:
-        state = State(len(done.phi), done.phi[-1] - settings.learning_rate * done.noisy_gradient[-1])
-        trace.phi[: state.num_steps] = done.phi
-        trace.noisy_gradient[: state.num_steps] = done.noisy_gradient
-    for index in range(state.num_steps, settings.num_steps):
-        trace.phi[index] = state.phi
+    check_exact_sums(num_records=records.num_records, grid_units=noise.grid_units)
+    workspace = Workspace()
+    state = State(keeper.num_done, keeper.next_phi)
+    while state.num_steps < settings.num_steps:
         # An overflow shows in the check below; NumPy's own warning would only say so less clearly.
         with np.errstate(all="ignore"):
-            state, noisy = step(state, records=records, settings=settings, noise=noise, streams=streams)
-        trace.noisy_gradient[index] = noisy
-        if not np.isfinite(state.phi).all():
-            raise DivergenceError(
-                f"the run diverged at step {index} of {settings.num_steps}; noise was drawn, so its "
-                "budget counts as spent: lower learning_rate_constant before the next."
+            following, noisy = step(
+                state,
+                records=records,
+                settings=settings,
+                noise=noise,
+                streams=streams,
+                workspace=workspace,
             )
-        yield index + 1, trace
+        if not (np.isfinite(following.phi).all() and np.isfinite(noisy).all()):
+            raise DivergenceError(
+                f"the run diverged at step {state.num_steps} of {settings.num_steps}; noise was drawn, so "
+                "its budget counts as spent: lower learning_rate_constant, or set box_mu and box_u, before "
+                "the next."
+            )
+        keeper.add(state.phi, noisy)
+        yield Done(following.num_steps, state.phi, noisy)
+        state = following

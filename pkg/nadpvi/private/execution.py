@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from threadpoolctl import threadpool_limits
 
+from nadpvi.callbacks import Callback, StepDone
 from nadpvi.containers.release import Release
 from nadpvi.errors import FileError
 from nadpvi.interrupts import RunInterrupted
@@ -18,8 +19,9 @@ from nadpvi.privacy.ledger import EntryState, Ledger
 from nadpvi.privacy.noise import NoiseSource
 from nadpvi.privacy.randomness import Streams
 from nadpvi.private.checkpoint_writer import CheckpointWriter
-from nadpvi.private.dpvi import Trace, run
+from nadpvi.private.dpvi import run
 from nadpvi.private.dry_run import warn_of_failure
+from nadpvi.private.keeping import Keeper, Trace
 from nadpvi.private.records import Records
 from nadpvi.progress import track
 
@@ -37,6 +39,7 @@ class Part:
     progress: bool
     done: Trace | None = None
     writer: CheckpointWriter | None = None
+    callback: Callback | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,50 +89,63 @@ def carry_out(part: Part, *, guarantee: Guarantee, booking: Booking) -> Release:
     Raises
     ------
     RunInterrupted
-        On Ctrl-C after at least one step, with the release of the steps that were done.
+        On Ctrl-C after at least one step, or where a callback raised, with the release of the steps that were
+        done.
     """
     mechanism, num_steps = part.mechanism, part.mechanism.settings.num_steps
     num_before = 0 if part.done is None else len(part.done.phi)
     try:
-        num_done, trace = run_steps(part)
+        keeper, failure = run_steps(part)
     except Exception:
         if part.writer is not None:
             part.writer.give_up()
         raise
+    num_done = keeper.num_done
     with _deaf_to_interrupts():
         # The trace is on disk before anything else is asked for that could fail.
         if part.writer is not None and num_done:
-            part.writer.finish(trace.phi, trace.noisy_gradient)
-        booking.settle(num_done - num_before, is_complete=num_done == num_steps)
+            part.writer.finish(*keeper.trace())
+        # Whoever has watched the run may have ended it for what they saw; then all planned steps count.
+        is_whole = num_done == num_steps or (part.callback is not None and num_done > num_before)
+        booking.settle(num_steps - num_before if is_whole else num_done - num_before, is_complete=is_whole)
         if not num_done:
             raise KeyboardInterrupt
-        if num_done < num_steps:
+        if not is_whole:
             guarantee = mechanism.guarantee(part.noise, num_steps=num_done, was_interrupted=True)
-        last = trace.phi[-1] - mechanism.settings.learning_rate * trace.noisy_gradient[-1]
-        warn_of_failure(mechanism.description, last)
-        made = mechanism.to_release(phi=trace.phi, noisy_gradient=trace.noisy_gradient, guarantee=guarantee)
-        if num_done < num_steps:
-            raise RunInterrupted(made, num_steps=num_steps)
+        kept = keeper.result()
+        warn_of_failure(mechanism.description, kept.final_phi)
+        made = mechanism.to_release(kept.trace, guarantee=guarantee, sums=kept.sums, final_phi=kept.final_phi)
+        if num_done < num_steps or failure is not None:
+            raise RunInterrupted(made, num_done=num_done, num_steps=num_steps) from failure
         if part.writer is not None:
             part.writer.give_up()
         return made
 
 
-def run_steps(part: Part) -> tuple[int, Trace]:
-    """Return how many steps there are now, and their trace; fewer than planned after an interrupt."""
+def run_steps(part: Part) -> tuple[Keeper, Exception | None]:
+    """Return what was kept, with fewer steps than planned after an interrupt, and what a callback raised."""
     settings = part.mechanism.settings
-    start = settings.initial_phi[None]
-    trace = part.done if part.done is not None else Trace(phi=start[:0], noisy_gradient=start[:0])
-    num_done = num_before = len(trace.phi)
-    steps = run(part.records, settings, noise=part.noise, streams=part.streams, done=part.done)
+    keeper, failure = Keeper(settings, done=part.done), None
+    num_before = keeper.num_done
+    steps = run(part.records, settings, noise=part.noise, streams=part.streams, keeper=keeper)
     # The products are too small for BLAS threads: on two busy cores they were measured to cost a factor 7.
     with threadpool_limits(limits=1, user_api="blas"), contextlib.suppress(KeyboardInterrupt):
-        for num_done, trace in track(
+        for done in track(
             steps, total=settings.num_steps - num_before, description="DP-SGD", enabled=part.progress
         ):
             if part.writer is not None:
-                part.writer.offer(trace.phi[:num_done], trace.noisy_gradient[:num_done])
-    return num_done, Trace(phi=trace.phi[:num_done], noisy_gradient=trace.noisy_gradient[:num_done])
+                part.writer.offer(*keeper.trace())
+            if part.callback is not None:
+                try:
+                    part.callback(
+                        StepDone(
+                            done.num_steps, settings.num_steps, done.phi.copy(), done.noisy_gradient.copy()
+                        )
+                    )
+                except Exception as error:  # a user's code may raise anything
+                    failure = error
+                    break
+    return keeper, failure
 
 
 @contextlib.contextmanager

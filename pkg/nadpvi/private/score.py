@@ -7,6 +7,7 @@ from nadpvi.description import ModelDescription
 from nadpvi.models.base import RecordBatch
 from nadpvi.privacy.noise import NoiseSource
 from nadpvi.private.batches import blocks, evaluated
+from nadpvi.private.dpsgd import exact_sum
 from nadpvi.private.records import Records
 
 __all__ = ["NUM_DRAWS", "private_score"]
@@ -36,7 +37,8 @@ def private_score(
     ----------
     - Adding or removing one unit, with at most `records_per_unit` records, changes the sum by at most 1 (on
       the noise's grid: by at most `grid_units`, each record's value being truncated toward zero and the sum
-      of integers exact), which is the sensitivity that `noise` is made for.
+      of integers exact), which is the sensitivity that `noise` is made for. A row that stands for several
+      records counts so many times.
     - A record whose value is not finite, or on which the model fails, counts zero.
 
     Parameters
@@ -61,21 +63,28 @@ def private_score(
     float
         In units of ``bound * records_per_unit`` nats.
     """
-    num_params = len(description.names)
-    theta = description.guide.draw(phi, rng.standard_normal((NUM_DRAWS, num_params)))[:, None, :]
+    num_noise = description.guide.num_noise(len(description.names))
+    theta = description.guide.draw(phi, rng.standard_normal((NUM_DRAWS, num_noise)))[:, None, :]
     units = noise.grid_units or 1
-    total = 0.0
+    total: float = 0  # a Python integer on the grid, whatever its size
 
     def values_of(batch: RecordBatch) -> Array:
         with np.errstate(all="ignore"):
             values: Array = np.asarray(description.model.log_likelihood(theta, batch)).mean(axis=0)
         return values
 
-    for block in blocks(records, np.arange(len(records.y)), num_rows=_ROWS):
-        for values, num_records in evaluated(block, values_of):
-            known = values[:num_records]
+    for block in blocks(records, np.arange(len(records.y)), num_rows=_ROWS, multiplicities=records.counts):
+        for values, part in evaluated(block, values_of):
+            known = values[: part.num_records]
             shares = np.where(np.isfinite(known), np.clip(known, -bound, bound), 0.0)
             shares *= units / (bound * records_per_unit)
             # A share of at most units / m, truncated, so that m of them never pass the bound.
-            total += float((np.trunc(shares) if noise.grid_units else shares).sum())
-    return float((total + noise.draw()[0]) / units)
+            times = part.multiplicities
+            counted = np.ones(part.num_records) if times is None else times[: part.num_records]
+            if noise.grid_units:
+                total += int(exact_sum(counted, np.trunc(shares), largest=units))
+            else:
+                total += float(counted @ shares)
+    drawn = noise.draw()[0]
+    # Whole numbers on the grid, added as such: rounding comes after the noise.
+    return float((total + (int(drawn) if noise.grid_units else drawn)) / units)

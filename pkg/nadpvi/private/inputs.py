@@ -1,0 +1,61 @@
+"""From what a curator hands over to private rows: a table, or rows encoded before. Private side."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from nadpvi.description import ModelDescription
+from nadpvi.errors import ArgumentError, DataError, PrivacyError
+from nadpvi.private.records import Records, make_records
+from nadpvi.tables import TableLike
+
+__all__ = ["Reading", "read_records"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """How a run reads its table: what makes equal records of an equal table.
+
+    Parameters
+    ----------
+    collapse : bool
+        Whether identical rows are stored once, with their number.
+    storage : {"float64", "float32"}
+        How features are stored.
+    """
+
+    collapse: bool = False
+    storage: str = "float64"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.collapse, bool):
+            raise ArgumentError(f"collapse must be True or False (got {self.collapse!r}).")
+        if self.storage not in ("float64", "float32"):
+            raise ArgumentError(f'storage must be "float64" or "float32" (got {self.storage!r}).')
+
+
+def read_records(
+    table: TableLike | Records, description: ModelDescription, *, reading: Reading, rng: np.random.Generator
+) -> Records:
+    """Return the private rows of a table, or those that were made before if they fit model and schema."""
+    person, design = description.schema.person, description.design
+    if not isinstance(table, Records):
+        return make_records(
+            table,
+            design,
+            person=person,
+            rng=rng,
+            collapse=reading.collapse,
+            storage=reading.storage,
+        )
+    if reading != Reading():
+        raise ArgumentError("collapse and storage are for tables; records are as they were made.")
+    if table.x.shape[1] != design.num_features:
+        raise DataError(f"records must have {design.num_features} features, one a label of the design.")
+    if (person is None) != (table.unit_starts is None):
+        raise DataError("records and schema must agree on whether there is a person column.")
+    if table.unit_starts is not None and person is not None:
+        most = int(np.diff(table.unit_starts).max())
+        if most > person.max_rows:
+            raise PrivacyError(f"records must hold at most {person.max_rows} rows of a person.")
+    return table
