@@ -142,6 +142,23 @@ def test_memory_that_is_used_again_changes_nothing(model, guide):
             np.testing.assert_array_equal(kept.weighted_rows(case.weights), alone.weighted_rows(case.weights))
 
 
+def test_parts_make_up_the_rows_and_spare_what_is_not_theirs(model, guide):
+    case = Case(model, guide)
+    expected = rows_of(gradient_function(model, **case.point)(case.batch), 9) * case.weights[:, None]
+    for workspace in (None, Workspace()):
+        batch = RecordBatch(x=case.batch.x.copy(), y=case.batch.y.copy())
+        gradients = gradient_function(model, **case.point, workspace=workspace)(batch)
+        for _ in range(1 if workspace else 2):
+            found = np.full_like(expected, np.nan)
+            for columns, part in gradients.weighted_parts(case.weights):
+                assert np.isnan(found[:, columns]).all()
+                found[:, columns] = part
+                part[:] = 0.0  # the caller's to change
+            np.testing.assert_allclose(found, expected, rtol=1e-13, atol=1e-13 * np.abs(expected).max())
+        if workspace is None:
+            np.testing.assert_array_equal(batch.x, case.batch.x)
+
+
 def test_a_record_that_is_not_finite_touches_no_other(model, guide):
     case = Case(model, guide)
     clean = rows_of(gradient_function(model, **case.point)(case.batch), 9)

@@ -60,7 +60,8 @@ class Settings:
         """Return the iterate after step `index`, counted from 0: one step of Eq. 58, then the box."""
         following = phi - self.learning_rate_at(index) * noisy_gradient
         # A run without a box shows an overflow; one with a box still shows what is not a number.
-        return np.clip(following, self.lower, self.upper, out=following)
+        np.maximum(following, self.lower, out=following)
+        return np.minimum(following, self.upper, out=following)
 
     def learning_rate_at(self, index: int) -> Array:
         """Return the step sizes of step `index`, counted from 0, shape (D,)."""

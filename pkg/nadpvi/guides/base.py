@@ -122,11 +122,12 @@ class Guide(Protocol):
 
         Parameters
         ----------
-        phi : ndarray, shape (D,) or (B, D)
+        phi : ndarray, shape (D,), or (..., D) that broadcasts against the records
         theta_gradient : ndarray, shape (S, B, K) or (S, K)
             Gradient with respect to theta at each draw.
-        standard_normal : ndarray, shape (S, M), or (S, B, M) if every record has its own
-            The draws' noise.
+        standard_normal : ndarray, shape (S, M)
+            The draws' noise, which the records share. With as many axes as `theta_gradient`, whose middle
+            ones may be any, it broadcasts against it instead.
 
         Returns
         -------

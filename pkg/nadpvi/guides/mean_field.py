@@ -93,8 +93,9 @@ class MeanField:
 
     def entropy_gradient(self, phi: Array) -> Array:
         """Return the gradient of q's entropy with respect to phi, shape (..., 2 K)."""
-        mu, u = self.split(phi)
-        return np.concatenate([np.zeros_like(mu), scale_log_derivative(u, scale=self.scale)], axis=-1)
+        gradient = np.zeros(phi.shape)
+        self.split(gradient)[1][:] = scale_log_derivative(self.split(phi)[1], scale=self.scale)
+        return gradient
 
     def draw(self, phi: Array, standard_normal: Array) -> Array:
         """Return theta = mu + sd * `standard_normal`, shape (..., K), by broadcasting."""

@@ -147,8 +147,9 @@ class ConjugateModel(ABC):
     def log_prior_gradient(self, theta: Array, design: Design) -> Array:
         """Return the gradient of `log_prior`, (..., K) -> (..., K)."""
         prior = self.prior_records(theta.shape[-1])
-        weights = np.append(prior.statistics, prior.weight)
-        gradient: Array = weights @ self.natural_gradient(theta) + prior.tilt
+        natural = self.natural_gradient(theta)
+        gradient: Array = prior.statistics @ natural[..., :-1, :] + prior.weight * natural[..., -1, :]
+        gradient += prior.tilt
         return gradient
 
     def gradient_bound(self, design: Design) -> float | None:

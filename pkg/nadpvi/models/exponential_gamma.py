@@ -91,8 +91,9 @@ class ExponentialGamma(ConjugateModel):
 
     def natural_gradient(self, theta: Array) -> Array:
         """Return the rows -rate and 1: (..., 1) -> (..., 2, 1)."""
-        rate = bounded_exp_slope(theta)
-        return np.stack([-rate, np.ones_like(rate)], axis=-2)
+        gradient = np.ones((*theta.shape[:-1], 2, 1))
+        np.negative(bounded_exp_slope(theta), out=gradient[..., 0, :])
+        return gradient
 
     def sufficient(self, y: Array, *, num_params: int) -> Array:
         """Return the waiting time itself, shape (..., 1)."""

@@ -55,11 +55,14 @@ def poisson_sample(rng: np.random.Generator, *, num_records: int, sampling_rate:
     while last < num_records:
         # A gap beyond the table ends the sample whatever its size, and the limit keeps the sum from wrapping.
         # NumPy returns a gap of 0, which no geometric variable has, with probability 2^-53.
-        gaps = np.clip(rng.geometric(sampling_rate, size=block), 1, num_records + 1)
-        positions = last + np.cumsum(gaps)
+        positions = rng.geometric(sampling_rate, size=block)
+        np.maximum(positions, 1, out=positions)
+        np.minimum(positions, num_records + 1, out=positions)
+        positions[0] += last
+        np.cumsum(positions, out=positions)
         blocks.append(positions)
         last = int(positions[-1])
-    indices = np.concatenate(blocks)
+    indices = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
     return indices[: int(np.searchsorted(indices, num_records))]
 
 

@@ -96,6 +96,8 @@ def blocks(
     for start in range(0, len(rows), num_rows):
         chosen = rows[start : start + num_rows]
         for stored, out, name in ((records.x, x, "stored x"), (records.y, y, "stored y")):
+            if not out.size:  # a model without features
+                continue
             _gather(stored, chosen, out=out, buffer=_buffer(kept, stored, out, name))
         if times is not None and multiplicities is not None:
             times[: len(chosen)] = multiplicities[start : start + num_rows]

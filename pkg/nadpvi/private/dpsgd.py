@@ -48,16 +48,17 @@ def clip_weights(gradients: PerRecordGradients, *, clip_norm: float) -> Array:
     """
     with np.errstate(over="ignore", invalid="ignore"):
         norms = np.sqrt(gradients.squared_norms())
-    unusable = ~np.isfinite(norms)
-    if unusable.any():
-        norms[unusable] = _robust_norms(gradients)[unusable]
-        unusable = ~np.isfinite(norms)
+    usable = np.isfinite(norms)
+    is_usable = bool(usable.all())
+    if not is_usable:
+        norms[~usable] = _robust_norms(gradients)[~usable]
+        usable = np.isfinite(norms)
     limit = clip_norm * (1.0 - _MARGIN)
     # max(norm, limit) never divides by zero; what is not finite by now gets the factor zero.
     np.maximum(norms, limit, out=norms)
     weights: Array = np.divide(limit, norms, out=norms)
-    if unusable.any():
-        weights[unusable] = 0.0
+    if not is_usable:
+        weights[~usable] = 0.0
     return weights
 
 
@@ -120,24 +121,30 @@ def clipped_sum(
         weights *= units / clip_norm
         if num_records is not None:
             weights[num_records:] = 0.0
-        times = np.ones(len(weights)) if multiplicities is None else multiplicities
         if grid_units is None:
-            total = gradients.weighted_sum(weights if multiplicities is None else weights * times)
+            total = gradients.weighted_sum(weights if multiplicities is None else weights * multiplicities)
             if np.isfinite(total).all():
                 return total
-        rows = gradients.weighted_rows(weights)
-        if grid_units is not None:
-            np.trunc(rows, out=rows)
+        parts = gradients.weighted_parts(weights)
+        squares = np.zeros_like(weights)
+        for _, rows in parts:
+            if grid_units is not None:
+                np.trunc(rows, out=rows)
+            squares += np.einsum("bd,bd->b", rows, rows)
         # Measured on what is summed, so that no rounding, overflow or underflow on the way can matter. The
         # limit leaves room for the rounding of this very sum; the clip's own margin keeps sound rows below.
-        sound = np.einsum("bd,bd->b", rows, rows) <= units**2 * (1.0 - _MARGIN)
+        sound = squares <= units**2 * (1.0 - _MARGIN)
     if num_records is not None:
         # A model may give anything for padding, which zero times a number need not remove.
-        sound[num_records:] = True
-        rows[num_records:] = 0.0
-    if not sound.all():
-        rows[~sound] = 0.0
-    return times @ rows if grid_units is None else exact_sum(times, rows, largest=grid_units)
+        sound[num_records:] = False
+    is_sound = bool(sound.all())
+    times = np.ones(len(weights)) if multiplicities is None else multiplicities
+    total = np.empty(sum(rows.shape[1] for _, rows in parts), np.float64 if grid_units is None else np.int64)
+    for columns, rows in parts:
+        if not is_sound:
+            rows[~sound] = 0.0
+        total[columns] = times @ rows if grid_units is None else exact_sum(times, rows, largest=grid_units)
+    return total
 
 
 def exact_sum(times: Array, rows: Array, *, largest: int) -> Integers:

@@ -57,7 +57,10 @@ def step(
     guide = settings.description.guide
     num_noise = guide.num_noise(guide.num_params(len(state.phi)))
     standard_normal = streams.monte_carlo.standard_normal((settings.monte_carlo_samples, num_noise))
-    public = public_gradient(settings.description, phi=state.phi, standard_normal=standard_normal)
+    theta = guide.draw(state.phi, standard_normal)
+    public = public_gradient(
+        settings.description, phi=state.phi, standard_normal=standard_normal, theta=theta
+    )
     share = None if settings.num_records is None else settings.preconditioner * public / settings.num_records
     rows, multiplicities = sampled_rows(records, streams=streams, sampling_rate=settings.sampling_rate)
     # Whole numbers on a grid.
@@ -67,6 +70,7 @@ def step(
         guide=guide,
         phi=state.phi,
         standard_normal=standard_normal,
+        theta=theta,
         preconditioner=settings.preconditioner,
         workspace=workspace,
     )
@@ -108,7 +112,9 @@ def sampled_rows(
     return records.rows_of(units), None
 
 
-def public_gradient(description: ModelDescription, *, phi: Array, standard_normal: Array) -> Array:
+def public_gradient(
+    description: ModelDescription, *, phi: Array, standard_normal: Array, theta: Array | None = None
+) -> Array:
     """Return the gradient of -E_q log p(theta) - entropy(q), shape (D,): no record is involved.
 
     Parameters
@@ -118,10 +124,13 @@ def public_gradient(description: ModelDescription, *, phi: Array, standard_norma
     phi : ndarray, shape (D,)
         Current iterate.
     standard_normal : ndarray, shape (S, K)
-        The step's shared draws.
+        Noise of the step's shared draws.
+    theta : ndarray, shape (S, K), optional
+        The draws, if they are known.
     """
     guide = description.guide
-    theta = guide.draw(phi, standard_normal)
+    if theta is None:
+        theta = guide.draw(phi, standard_normal)
     prior_gradient = prior_score(description.model, theta, design=description.design)
     expected = guide.pull_back(phi, theta_gradient=prior_gradient, standard_normal=standard_normal)
     gradient: Array = -expected - guide.entropy_gradient(phi)

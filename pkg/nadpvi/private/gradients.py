@@ -41,6 +41,7 @@ def gradient_function(
     phi: Array,
     standard_normal: Array,
     preconditioner: Array,
+    theta: Array | None = None,
     workspace: Workspace | None = None,
 ) -> GradientFunction:
     """Return the function that gives a batch's preconditioned per-record gradients at `phi`.
@@ -59,15 +60,20 @@ def gradient_function(
         Noise of the shared draws.
     preconditioner : ndarray, shape (D,)
         beta, multiplied into every gradient (Eq. 58).
+    theta : ndarray, shape (S, K), optional
+        The draws themselves, if they are known.
     workspace : Workspace, optional
         Memory to use again in the next step: a block's gradients last until those of the next are asked for.
     """
     route = _route_of(type(model))
+    if theta is None:
+        theta = guide.draw(phi, standard_normal)
     made: GradientFunction = route(
         model,
         guide=guide,
         phi=phi,
         standard_normal=standard_normal,
+        theta=theta,
         preconditioner=preconditioner,
         workspace=workspace,
     )
@@ -76,7 +82,9 @@ def gradient_function(
 
 def with_shared_term(gradients: PerRecordGradients, *, share: Array, num_rows: int) -> DenseGradients:
     """Return B = `num_rows` gradients, each with its `share` of the prior, shape (D,), added (Eq. 56)."""
-    rows = gradients.weighted_rows(np.ones(num_rows))
+    rows = np.empty((num_rows, len(share)))
+    for columns, part in gradients.weighted_parts(np.ones(num_rows)):
+        rows[:, columns] = part
     rows += share
     return DenseGradients(rows=rows)
 

@@ -20,15 +20,16 @@ def autograd_route(
     phi: Array,
     standard_normal: Array,
     preconditioner: Array,
+    theta: Array | None = None,
     workspace: Workspace | None = None,
 ) -> GradientFunction:
     """Return gradients by one reverse pass: theta is tiled to (S, B, K) and the sum differentiated once."""
     from autograd import grad
 
-    theta = guide.draw(phi, standard_normal)
+    drawn = guide.draw(phi, standard_normal) if theta is None else theta
 
     def gradients(batch: RecordBatch) -> DenseGradients:
-        tiled = np.repeat(theta[:, None, :], len(batch.y), axis=1)
+        tiled = np.repeat(drawn[:, None, :], len(batch.y), axis=1)
         theta_gradient = grad(lambda value: -model.log_likelihood(value, batch).sum())(tiled)
         rows = guide.pull_back(phi, theta_gradient=theta_gradient, standard_normal=standard_normal)
         rows *= preconditioner

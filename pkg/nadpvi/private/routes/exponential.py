@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from nadpvi.guides import Guide
 from nadpvi.models.base import ExponentialFamily, RecordBatch
 from nadpvi.private.batches import Workspace
-from nadpvi.private.routes.rows import DenseGradients, GradientFunction, PerRecordGradients
+from nadpvi.private.routes.rows import DenseGradients, GradientFunction, Part, PerRecordGradients
 
 __all__ = ["ExponentialGradients", "exponential_route"]
 
@@ -54,6 +54,10 @@ class ExponentialGradients(NamedTuple):
         rows: Array = np.einsum("bp,b->bp", self.statistics, weights) @ self.matrix
         return rows
 
+    def weighted_parts(self, weights: Array) -> list[Part]:
+        """Return the weighted rows, one part."""
+        return [Part(slice(None), self.weighted_rows(weights))]
+
 
 def exponential_route(
     model: ExponentialFamily,
@@ -62,14 +66,15 @@ def exponential_route(
     phi: Array,
     standard_normal: Array,
     preconditioner: Array,
+    theta: Array | None = None,
     workspace: Workspace | None = None,
 ) -> GradientFunction:
     """Return gradients as the product of a batch's statistics and one matrix of the step."""
     kept = Workspace() if workspace is None else workspace
-    theta = guide.draw(phi, standard_normal)
-    num_params = theta.shape[1]
+    drawn = guide.draw(phi, standard_normal) if theta is None else theta
+    num_params = drawn.shape[1]
     # (S, P + 1, K): to the guide, the loss gradients of P + 1 records.
-    slopes = -model.natural_gradient(theta)
+    slopes = -model.natural_gradient(drawn)
     matrix = guide.pull_back(phi, theta_gradient=slopes, standard_normal=standard_normal) * preconditioner
     num_rows, dimension = matrix.shape
     # With few coordinates the rows themselves are no dearer than their shortened images.

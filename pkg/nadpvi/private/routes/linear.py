@@ -17,7 +17,7 @@ from nadpvi.guides.base import Factors
 from nadpvi.models.base import LinearModel, RecordBatch
 from nadpvi.private.batches import Workspace
 from nadpvi.private.routes.linear_layout import LinearLayout, make_layout
-from nadpvi.private.routes.rows import GradientFunction
+from nadpvi.private.routes.rows import GradientFunction, Part
 
 __all__ = ["LinearGradients", "linear_route"]
 
@@ -59,6 +59,8 @@ class LinearGradients(NamedTuple):
         Places in phi and public factors.
     workspace : Workspace
         Holds the large arrays of a block.
+    is_in_place : bool
+        Whether features and scales may be overwritten in the end, being in the memory of a run.
     """
 
     x: Array
@@ -68,13 +70,14 @@ class LinearGradients(NamedTuple):
     sources: Array | None
     step: _Step
     workspace: Workspace
+    is_in_place: bool
 
     def squared_norms(self) -> Array:
         """Return each record's squared norm, shape (B,)."""
         step = self.step
         norms: Array = np.einsum("bf,bf->b", self.x, self.x)
         if step.locations is None:
-            norms *= np.einsum("jb,jb->b", self.location, self.location)
+            norms *= (self.location**2).sum(axis=0) if len(self.location) > 1 else self.location[0] ** 2
         else:
             lengths = step.locations**2 @ (self.x**2).T
             norms = np.einsum("jb,jb,jb->b", self.location, self.location, lengths)
@@ -108,29 +111,40 @@ class LinearGradients(NamedTuple):
 
     def weighted_rows(self, weights: Array) -> Array:
         """Return the weighted rows, shape (B, D)."""
-        step, layout = self.step, self.step.layout
-        rows = self.workspace.array("gradient rows", (len(self.x), len(step.factor)))
-        size = layout.num_features
-        for j in range(layout.num_predictors):
-            # einsum walks short rows with less overhead than a broadcast product.
-            part = rows[:, j * size : (j + 1) * size]
-            np.einsum("bf,b->bf", self.x, weights * self.location[j], out=part)
-            if step.locations is not None:
-                part *= step.locations[j]
-            first = layout.num_params + j * size
-            np.einsum("bf,b->bf", self.scale[j], weights, out=rows[:, first : first + size])
-        if self.extras.shape[1]:
-            rows[:, layout.extra_places] = np.einsum("be,b->be", self.extras, weights)
-        if self.sources is not None:
-            self._fill_weights(rows, sources=self.sources * weights[:, None])
+        rows = self.workspace.array("gradient rows", (len(self.x), len(self.step.factor)))
+        for columns, part in self._replace(is_in_place=False).weighted_parts(weights):
+            rows[:, columns] = part
         return rows
 
-    def _fill_weights(self, rows: Array, *, sources: Array) -> None:
-        """Write the part of the guide's weights, given the sources times the records' weights."""
-        step = self.step
+    def weighted_parts(self, weights: Array) -> list[Part]:
+        """Return the weighted rows: the guide's weights, the extras, the scales, and the locations."""
+        step, layout = self.step, self.step.layout
+        x, scales = (self.x, self.scale) if self.is_in_place else (self.x.copy(), self.scale.copy())
+        first, size = layout.num_params, layout.num_features
+        parts = []
+        if self.sources is not None:
+            parts += self._weight_parts(self.sources * weights[:, None])
+        if self.extras.shape[1]:
+            parts.append(Part(layout.extra_places, self.extras * weights[:, None]))
+        for j, scale in enumerate(scales):
+            scale *= weights[:, None]
+            parts.append(Part(slice(first + j * size, first + (j + 1) * size), scale))
+        located = self.workspace.array("gradient locations", (layout.num_predictors - 1, *x.shape))
+        # The last predictor's take the place of the features, which nothing needs any more.
+        for j, rows in enumerate([*located, x]):
+            np.multiply(x, (weights * self.location[j])[:, None], out=rows)
+            if step.locations is not None:
+                rows *= step.locations[j]
+            parts.append(Part(slice(j * size, (j + 1) * size), rows))
+        return parts
+
+    def _weight_parts(self, sources: Array) -> list[Part]:
+        """Return the part of the guide's weights, given the sources times the records' weights."""
+        step, parts = self.step, []
         for j, block in enumerate(step.layout.blocks):
             # A factor that a feature has with all its sources is multiplied in once.
             x = self.x if step.feature_factors is None else self.x * step.feature_factors[j]
+            rows = self.workspace.array(f"gradient weights {j}", (len(x), len(block.places)))
             for start, stop, features, places in block.runs:
                 part, known, source = rows[:, start:stop], x[:, features], sources[j, :, places]
                 if known.shape[1] == 1:
@@ -138,7 +152,9 @@ class LinearGradients(NamedTuple):
                 else:
                     np.einsum("bf,b->bf", known, source[:, 0], out=part)
                 if step.feature_factors is None:
-                    part *= step.factor[start:stop]
+                    part *= step.factor[block.places[start:stop]]
+            parts.append(Part(block.places, rows))
+        return parts
 
 
 def linear_route(
@@ -148,24 +164,25 @@ def linear_route(
     phi: Array,
     standard_normal: Array,
     preconditioner: Array,
+    theta: Array | None = None,
     workspace: Workspace | None = None,
 ) -> GradientFunction:
     """Return gradients by products of the draws' residuals with features and with the guide's bases."""
     kept = Workspace() if workspace is None else workspace
-    theta = guide.draw(phi, standard_normal)
+    drawn = guide.draw(phi, standard_normal) if theta is None else theta
     factors = guide.factors(phi, standard_normal)
 
     @cache
     def step_for(num_features: int) -> _Step:
         layout = make_layout(
-            guide, num_params=theta.shape[1], num_features=num_features, num_extras=model.num_extras
+            guide, num_params=drawn.shape[1], num_features=num_features, num_extras=model.num_extras
         )
-        return _make_step(layout, factors, theta=theta, preconditioner=preconditioner)
+        return _make_step(layout, factors, theta=drawn, preconditioner=preconditioner)
 
     def gradients(batch: RecordBatch) -> LinearGradients:
         step = step_for(batch.x.shape[1])
         num_predictors, num_records = len(step.coefficients), len(batch.y)
-        predictors = kept.array("predictors", (num_predictors + len(step.extras), num_records, len(theta)))
+        predictors = kept.array("predictors", (num_predictors + len(step.extras), num_records, len(drawn)))
         for coefficients, predictor in zip(step.coefficients, predictors, strict=False):
             np.matmul(batch.x, coefficients, out=predictor)
         predictors[num_predictors:] = step.extras
@@ -183,6 +200,7 @@ def linear_route(
             sources=None if step.source_bases is None else known @ step.source_bases,
             step=step,
             workspace=kept,
+            is_in_place=workspace is not None,
         )
 
     return gradients

@@ -15,7 +15,7 @@ Indices = NDArray[np.intp]
 
 
 class Run(NamedTuple):
-    """Weights phi[start:stop] of one feature on adjacent sources, or of adjacent features on one source.
+    """Weights [start:stop] of a block: one feature's on adjacent sources, or adjacent features' on one.
 
     The other slice has length 1.
     """
@@ -86,7 +86,7 @@ def make_layout(guide: Guide, *, num_params: int, num_features: int, num_extras:
             places = np.flatnonzero(is_here)
             features = moved[places] - j * num_features
             sources = bases[places] - 1 - num_params
-            blocks.append(WeightBlock(places, features, sources, _runs(places, features, sources)))
+            blocks.append(WeightBlock(places, features, sources, _runs(features, sources)))
     return LinearLayout(
         num_params=num_params,
         num_predictors=num_predictors,
@@ -98,23 +98,23 @@ def make_layout(guide: Guide, *, num_params: int, num_features: int, num_extras:
     )
 
 
-def _runs(places: Indices, features: Indices, sources: Indices) -> tuple[Run, ...]:
-    """Return adjacent places in as few runs as one pass finds."""
-    # Along a run one step repeats: (1, 0, 1) or (1, 1, 0) in place, feature and source.
-    steps = np.diff(np.stack([places, features, sources]), axis=1).T.tolist()
-    bounds, current = [0] if len(places) else [], None
+def _runs(features: Indices, sources: Indices) -> tuple[Run, ...]:
+    """Return a block's weights in as few runs as one pass finds."""
+    # Along a run one step in (feature, source) repeats.
+    steps = np.diff(np.stack([features, sources]), axis=1).T.tolist()
+    bounds, current = [0] if len(features) else [], None
     for place, step in enumerate(steps, start=1):
-        if step not in ([1, 0, 1], [1, 1, 0]) or (current is not None and step != current):
+        if step not in ([0, 1], [1, 0]) or (current is not None and step != current):
             bounds.append(place)
             current = None
         else:
             current = step
     return tuple(
         Run(
-            int(places[low]),
-            int(places[high - 1]) + 1,
+            low,
+            high,
             slice(int(features[low]), int(features[high - 1]) + 1),
             slice(int(sources[low]), int(sources[high - 1]) + 1),
         )
-        for low, high in itertools.pairwise([*bounds, len(places)])
+        for low, high in itertools.pairwise([*bounds, len(features)])
     )

@@ -8,9 +8,16 @@ from numpy.typing import NDArray
 
 from nadpvi.models.base import RecordBatch
 
-__all__ = ["DenseGradients", "GradientFunction", "PerRecordGradients"]
+__all__ = ["DenseGradients", "GradientFunction", "Part", "PerRecordGradients"]
 
 Array = NDArray[np.float64]
+
+
+class Part(NamedTuple):
+    """Some columns of B rows: their places in phi, and the values there, shape (B, number of places)."""
+
+    columns: slice | NDArray[np.intp]
+    rows: Array
 
 
 class PerRecordGradients(Protocol):
@@ -28,6 +35,13 @@ class PerRecordGradients(Protocol):
         """Return the rows weights[b] * gradient[b], shape (B, D).
 
         The caller may change them; the next block, or the next call, may use their memory again.
+        """
+        ...
+
+    def weighted_parts(self, weights: Array) -> list[Part]:
+        """Return the rows weights[b] * gradient[b] in parts, whose columns make up all of phi.
+
+        The caller may change them. They may stand where the gradients stood: this is the last call of all.
         """
         ...
 
@@ -54,3 +68,7 @@ class DenseGradients(NamedTuple):
         """Return the weighted rows, shape (B, D)."""
         weighted: Array = np.einsum("bd,b->bd", self.rows, weights)
         return weighted
+
+    def weighted_parts(self, weights: Array) -> list[Part]:
+        """Return the weighted rows, one part."""
+        return [Part(slice(None), self.weighted_rows(weights))]
