@@ -24,6 +24,7 @@ from nadpvi.models import LogisticRegression
 from nadpvi.privacy.noise import GRID_UNITS, DiscreteGaussianNoise, NoNoise, SimulatedGaussianNoise
 from nadpvi.privacy.randomness import make_streams
 from nadpvi.privacy.sampling import poisson_sample
+from nadpvi.private.batches import Workspace
 from nadpvi.private.dpvi import State, step
 from nadpvi.private.records import Records, make_records
 from nadpvi.settings import make_settings
@@ -65,10 +66,17 @@ def time_step(*, repeats: int) -> dict[str, float]:
             np.random.default_rng(2), noise_multiplier=SIGMA, dimension=dimension
         ),
     }
+    workspace = Workspace()
     calls = {"bare gather and products": bare(records)}
     for name, noise in sources.items():
         calls[name] = functools.partial(
-            step, state, records=records, settings=settings, noise=noise, streams=streams
+            step,
+            state,
+            records=records,
+            settings=settings,
+            noise=noise,
+            streams=streams,
+            workspace=workspace,
         )
     return {name: 1e3 * mean_seconds(call, repeats=repeats) for name, call in calls.items()}
 
