@@ -409,27 +409,29 @@ class TestWhatIsReadAgain:
     """A resumed run reads its table as the first part did, and gets a model's functions from its caller."""
 
     @pytest.fixture
-    def halted(self, tmp_path, monkeypatch):
-        def make(model, table, schema, **how):
-            original, path = nadpvi.private.dpvi.step, tmp_path / "halted.checkpoint"
+    def halt_at(self, monkeypatch):
+        def halt(number, call):
+            original = nadpvi.private.dpvi.step
 
             def step(state, **parts):
-                if state.num_steps == 6:
+                if state.num_steps == number:
                     raise KeyboardInterrupt
                 return original(state, **parts)
 
             with monkeypatch.context() as patch:
                 patch.setattr(nadpvi.private.dpvi, "step", step)
                 with pytest.raises(na.RunInterrupted):
-                    na.release(
-                        model,
-                        table,
-                        schema=schema,
-                        privacy=BUDGET,
-                        config=na.DPVIConfig(num_steps=12, clip_norm=2.0),
-                        checkpoint=path,
-                        **how,
-                    )
+                    call()
+
+        return halt
+
+    @pytest.fixture
+    def halted(self, tmp_path, halt_at):
+        def make(model, table, schema, **how):
+            config = na.DPVIConfig(num_steps=12, clip_norm=2.0)
+            path = tmp_path / "halted.checkpoint"
+            given = {"schema": schema, "privacy": BUDGET, "config": config, "checkpoint": path, **how}
+            halt_at(6, lambda: na.release(model, table, **given))
             return path
 
         return make
@@ -439,22 +441,28 @@ class TestWhatIsReadAgain:
         path = halted(model, table, schema, collapse=True, storage="float32")
         assert na.resume(path, table).num_steps == 12
 
-    def test_a_model_of_ones_own(self, schema, table, halted):
-        def own(scale=1.0):
-            return na.models.CustomModel(
-                name="rate",
-                outcome="age",
-                parameters=[na.models.Parameter(name="rate", support="positive")],
-                log_prior=lambda p: -scale * p["rate"],
-                log_likelihood=lambda p, x, y: anp.log(p["rate"]) - p["rate"] * y,
-                prior_mean=0.0,
-                prior_sd=scale,
-            )
+    @staticmethod
+    def own(scale=1.0):
+        return na.models.CustomModel(
+            name="rate",
+            outcome="age",
+            parameters=[na.models.Parameter(name="rate", support="positive")],
+            log_prior=lambda p: -p["rate"],
+            log_likelihood=lambda p, x, y: anp.log(p["rate"]) - p["rate"] * y,
+            prior_mean=0.0,
+            prior_sd=scale,
+        )
 
-        path = halted(own(), table, schema)
+    def test_a_model_of_ones_own(self, schema, table, halted):
+        path = halted(self.own(), table, schema)
         with pytest.raises(na.ArgumentError, match="holds no functions"):
             na.resume(path, table)
         with pytest.raises(na.ArgumentError, match="differ in prior_sd"):
-            na.resume(path, table, model=own(2.0))
+            na.resume(path, table, model=self.own(2.0))
         assert na.partial_release(path).num_steps == 6
-        assert na.resume(path, table, model=own()).num_steps == 12
+        assert na.resume(path, table, model=self.own()).num_steps == 12
+
+    def test_twice_with_a_prior_that_differs_in_the_last_digits(self, schema, table, halted, halt_at):
+        path = halted(self.own(), table, schema)
+        halt_at(9, lambda: na.resume(path, table, model=self.own(1.0 + 1e-9)))
+        assert na.resume(path, table, model=self.own(1.0 - 1e-9)).num_steps == 12

@@ -85,9 +85,9 @@ def resume(
             book.check(left)
         records = read_records(table, mechanism.description, reading=old.reading, rng=streams.rows)
         old.check_records(records)
-        new = replace(
-            old, mechanism=mechanism, attempt=new_attempt(), was_interrupted=True, entry_start=old.num_steps
-        )
+        # With the mechanism as it was read: the fingerprint is of its very digits, and a model that was given
+        # again may have prior moments that differ in the last.
+        new = replace(old, attempt=new_attempt(), was_interrupted=True, entry_start=old.num_steps)
         with hold_attempt(new.attempt):
             if book is not None:
                 entry = book.reserve(left, label=old.label)
