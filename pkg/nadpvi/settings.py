@@ -56,6 +56,14 @@ class Settings:
     burn_in: float
     num_records: int | None = None
 
+    def kept_steps(self, num_done: int) -> range:
+        """Return which of a run's first steps, counted from 0, its release holds one by one.
+
+        Every `thin`-th from the last of the whole run back; with keep="sums" that last one alone.
+        """
+        thin = self.thin if self.keep == "trace" else self.num_steps
+        return range((self.num_steps - 1) % thin, num_done, thin)
+
     def advance(self, index: int, *, phi: Array, noisy_gradient: Array) -> Array:
         """Return the iterate after step `index`, counted from 0: one step of Eq. 58, then the box."""
         following = phi - self.learning_rate_at(index) * noisy_gradient

@@ -42,8 +42,8 @@ class _Now(NamedTuple):
 class Keeper:
     """The steps of one run as far as it got; memory is what `Settings.keep` and `thin` ask for.
 
-    Steps are numbered from 0. With `thin` = k those kept are T - 1, T - 1 - k, ... and, whatever k, the last
-    one that was done. An interrupt at any moment leaves a step in or out as a whole.
+    Kept are those of `Settings.kept_steps` and the last one that was done. An interrupt at any moment leaves
+    a step in or out as a whole.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class Keeper:
         self._window = window_start(settings.num_steps, burn_in=settings.burn_in) if self._keeps_sums else 0
         self._now = _Now(0, start, np.zeros_like(start), no_sums(len(start) if self._keeps_sums else 0))
         # Zeros that nobody has written to take no memory yet.
-        shape = (0 if self._keeps_sums else -(-settings.num_steps // settings.thin), len(start))
+        shape = (len(settings.kept_steps(settings.num_steps)), len(start))
         self._trace = Trace(np.zeros(shape), np.zeros(shape))
         for phi, gradient in zip(*done, strict=True) if done is not None else ():
             self.add(phi, gradient)
@@ -81,29 +81,24 @@ class Keeper:
     def add(self, phi: Array, noisy_gradient: Array) -> None:
         """Take in the next step; neither array may be changed afterwards."""
         num_done, sums = self._now.num_done, self._now.sums
-        if self._keeps_sums:
-            if num_done >= self._window:
-                sums = sums.added(phi, noisy_gradient)
-        elif self._num_kept(num_done + 1) > (row := self._num_kept(num_done)):
-            self._trace.phi[row] = phi
-            self._trace.noisy_gradient[row] = noisy_gradient
+        kept = self._settings.kept_steps(num_done + 1)
+        if num_done in kept:
+            self._trace.phi[len(kept) - 1] = phi
+            self._trace.noisy_gradient[len(kept) - 1] = noisy_gradient
+        if self._keeps_sums and num_done >= self._window:
+            sums = sums.added(phi, noisy_gradient)
         # One assignment: whoever looks in between finds the step nowhere yet.
         self._now = _Now(num_done + 1, phi, noisy_gradient, sums)
 
     def trace(self) -> Trace:
         """Return the steps kept so far; without thinning all that were done."""
-        num_kept = self._num_kept(self._now.num_done)
+        num_kept = len(self._settings.kept_steps(self._now.num_done))
         return Trace(self._trace.phi[:num_kept], self._trace.noisy_gradient[:num_kept])
 
     def result(self) -> Kept:
         """Return what a release holds after the steps so far, of which there must be one."""
         now, trace = self._now, self.trace()
-        if self._keeps_sums or (self._settings.num_steps - now.num_done) % self._settings.thin:
+        if now.num_done - 1 not in self._settings.kept_steps(now.num_done):
             phi, gradient = trace
             trace = Trace(np.vstack([phi, now.phi]), np.vstack([gradient, now.noisy_gradient]))
         return Kept(trace, now.sums.result() if self._keeps_sums else None, self.next_phi)
-
-    def _num_kept(self, num_done: int) -> int:
-        """Return how many of the first steps are those that thinning keeps; none where sums are kept."""
-        thin = self._settings.thin
-        return 0 if self._keeps_sums else (num_done - 1 - (self._settings.num_steps - 1) % thin) // thin + 1

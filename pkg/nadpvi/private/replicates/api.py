@@ -22,7 +22,7 @@ from nadpvi.privacy.randomness import check_seed, make_streams
 from nadpvi.private.keeping import Trace
 from nadpvi.private.replicates.randomness import RandomBlocks
 from nadpvi.private.replicates.rows import CountedRows, LooseRows, SampledRows
-from nadpvi.private.replicates.runs import GroupResult, kept_steps, run_group
+from nadpvi.private.replicates.runs import GroupResult, run_group
 from nadpvi.schema import Schema
 from nadpvi.settings import Settings
 
@@ -169,7 +169,8 @@ def simulate_releases(
         # With a twin: NumPy adds up a single column in another order than several, so that the last bit of
         # a replicate would depend on whether it runs alone.
         tables, checked_seeds = tables * 2, checked_seeds * 2
-    shape = (len(tables), len(kept_steps(mechanism.settings)), mechanism.dimension)
+    num_kept = len(mechanism.settings.kept_steps(settings.num_steps))
+    shape = (len(tables), num_kept, mechanism.dimension)
     trace, results, start = Trace(np.empty(shape), np.empty(shape)), [], 0
     for rows in make_groups(model, tables, settings=mechanism.settings):
         group = slice(start, start + rows.num_replicates)

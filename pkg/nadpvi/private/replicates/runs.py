@@ -13,7 +13,7 @@ from nadpvi.private.replicates.randomness import RandomBlocks
 from nadpvi.private.replicates.steps import GroupState, step
 from nadpvi.settings import Settings
 
-__all__ = ["GroupResult", "kept_steps", "run_group"]
+__all__ = ["GroupResult", "run_group"]
 
 Array = NDArray[np.float64]
 
@@ -24,13 +24,6 @@ class GroupResult(NamedTuple):
     final_phi: Array
     sums: RunningSums | None
     is_finite: NDArray[np.bool_]
-
-
-def kept_steps(settings: Settings) -> NDArray[np.int64]:
-    """Return which steps of a whole run its release holds, as `nadpvi.private.keeping.Keeper` has it."""
-    last = settings.num_steps - 1
-    thin = settings.thin if settings.keep == "trace" else settings.num_steps
-    return np.arange(last % thin, settings.num_steps, thin)
 
 
 def run_group(
@@ -49,7 +42,7 @@ def run_group(
     settings : Settings
         Of all runs.
     into : Trace
-        Arrays of shape (G, T', D), filled with the steps of `kept_steps`.
+        Arrays of shape (G, T', D), filled with the steps of `Settings.kept_steps`.
     """
     keeper = _GroupKeeper(settings, into=into)
     state = GroupState(0, np.tile(settings.initial_phi, (random.rows.num_replicates, 1)))
@@ -78,7 +71,7 @@ class _GroupKeeper:
 
     def __init__(self, settings: Settings, *, into: Trace) -> None:
         self._settings = settings
-        self._kept = kept_steps(settings)
+        self._kept = np.array(settings.kept_steps(settings.num_steps))
         self._trace = into
         num_replicates, _, dimension = into.phi.shape
         self._is_finite = np.ones(num_replicates, dtype=np.bool_)
