@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from nadpvi.callbacks import StepDone
 from nadpvi.description import ModelDescription
 from nadpvi.encoding import Design
 from nadpvi.errors import DivergenceError
@@ -20,7 +21,7 @@ from nadpvi.private.keeping import Keeper
 from nadpvi.private.records import Records
 from nadpvi.settings import Settings
 
-__all__ = ["Done", "State", "public_gradient", "run", "step"]
+__all__ = ["State", "public_gradient", "run", "step"]
 
 Array = NDArray[np.float64]
 
@@ -148,14 +149,6 @@ def prior_score(model: Model, theta: Array, *, design: Design) -> Array:
     return gradient
 
 
-class Done(NamedTuple):
-    """A finished step: how many there are now, and the iterate and noisy gradient of this one, shape (D,)."""
-
-    num_steps: int
-    phi: Array
-    noisy_gradient: Array
-
-
 def run(
     records: Records,
     settings: Settings,
@@ -163,8 +156,8 @@ def run(
     noise: NoiseSource,
     streams: Streams,
     keeper: Keeper,
-) -> Iterator[Done]:
-    """Yield each step once `keeper` has it, until the run is whole.
+) -> Iterator[StepDone]:
+    """Yield each step once `keeper` has it, until the run is whole; its arrays are the keeper's own.
 
     The caller owns the loop, so that it can show progress or stop.
 
@@ -207,5 +200,5 @@ def run(
                 "the next."
             )
         keeper.add(state.phi, noisy)
-        yield Done(following.num_steps, state.phi, noisy)
+        yield StepDone(following.num_steps, settings.num_steps, state.phi, noisy)
         state = following

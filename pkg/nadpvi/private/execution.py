@@ -107,7 +107,8 @@ def carry_out(part: Part, *, guarantee: Guarantee, booking: Booking) -> Release:
             part.writer.finish(*keeper.trace())
         # Whoever has watched the run may have ended it for what they saw; then all planned steps count.
         is_whole = num_done == num_steps or (part.callback is not None and num_done > num_before)
-        booking.settle(num_steps - num_before if is_whole else num_done - num_before, is_complete=is_whole)
+        num_counted = num_steps if is_whole else num_done
+        booking.settle(num_counted - num_before, is_complete=is_whole)
         if not num_done:
             raise KeyboardInterrupt
         if not is_whole:
@@ -125,7 +126,8 @@ def carry_out(part: Part, *, guarantee: Guarantee, booking: Booking) -> Release:
 def run_steps(part: Part) -> tuple[Keeper, Exception | None]:
     """Return what was kept, with fewer steps than planned after an interrupt, and what a callback raised."""
     settings = part.mechanism.settings
-    keeper, failure = Keeper(settings, done=part.done), None
+    keeper = Keeper(settings, done=part.done)
+    failure: Exception | None = None
     num_before = keeper.num_done
     steps = run(part.records, settings, noise=part.noise, streams=part.streams, keeper=keeper)
     # The products are too small for BLAS threads: on two busy cores they were measured to cost a factor 7.
@@ -135,17 +137,18 @@ def run_steps(part: Part) -> tuple[Keeper, Exception | None]:
         ):
             if part.writer is not None:
                 part.writer.offer(*keeper.trace())
-            if part.callback is not None:
-                try:
-                    part.callback(
-                        StepDone(
-                            done.num_steps, settings.num_steps, done.phi.copy(), done.noisy_gradient.copy()
-                        )
-                    )
-                except Exception as error:  # a user's code may raise anything
-                    failure = error
-                    break
+            if part.callback is not None and (failure := _failure_of(part.callback, done)) is not None:
+                break
     return keeper, failure
+
+
+def _failure_of(callback: Callback, done: StepDone) -> Exception | None:
+    """Show a callback copies of a step, and return what it raises."""
+    try:
+        callback(done._replace(phi=done.phi.copy(), noisy_gradient=done.noisy_gradient.copy()))
+    except Exception as error:  # a user's code may raise anything
+        return error
+    return None
 
 
 @contextlib.contextmanager
