@@ -6,7 +6,7 @@ import numpy as np
 
 from nadpvi.description import ModelDescription
 from nadpvi.errors import ArgumentError, DataError, PrivacyError
-from nadpvi.private.records import Records, make_records
+from nadpvi.private.records import Records, check_storage, make_records
 from nadpvi.tables import TableLike
 
 __all__ = ["Reading", "read_records"]
@@ -30,8 +30,7 @@ class Reading:
     def __post_init__(self) -> None:
         if not isinstance(self.collapse, bool):
             raise ArgumentError(f"collapse must be True or False (got {self.collapse!r}).")
-        if self.storage not in ("float64", "float32"):
-            raise ArgumentError(f'storage must be "float64" or "float32" (got {self.storage!r}).')
+        check_storage(self.storage)
 
 
 def read_records(

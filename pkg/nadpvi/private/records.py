@@ -20,7 +20,7 @@ from nadpvi.private.reading import encode_table
 from nadpvi.schema import Person
 from nadpvi.tables import TableLike, in_parts
 
-__all__ = ["Records", "make_records"]
+__all__ = ["Records", "check_storage", "make_records"]
 
 FloatArray = NDArray[np.float32] | NDArray[np.float64]
 
@@ -243,8 +243,7 @@ def make_records(
     DataError
         If a column is absent, a cell is unusable and its policy is to refuse, or no row is left.
     """
-    if storage not in _STORAGE:
-        raise ArgumentError(f'storage must be "float64" or "float32" (got {storage!r}).')
+    check_storage(storage)
     if person is not None:
         _check_person(person, design, rng)
         if collapse:
@@ -254,6 +253,12 @@ def make_records(
         return Records(x=rows.x, y=rows.y, counts=rows.counts)
     kept, unit_starts = keep_rows(rows.persons, max_rows=person.max_rows, rng=rng)
     return Records(x=rows.x[kept], y=rows.y[kept], unit_starts=unit_starts)
+
+
+def check_storage(storage: object) -> None:
+    """Raise `ArgumentError` unless it names a type in which features are stored."""
+    if storage not in tuple(_STORAGE):
+        raise ArgumentError(f'storage must be "float64" or "float32" (got {storage!r}).')
 
 
 def _check_person(person: object, design: Design, rng: object) -> None:
