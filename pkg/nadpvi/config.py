@@ -7,7 +7,7 @@ from typing import Any
 
 from nadpvi.checks import check_count, check_positive, check_real
 from nadpvi.errors import ArgumentError
-from nadpvi.gradient_model.sums import window_start
+from nadpvi.gradient_model.sums import DEFAULT_BURN_IN, window_start
 from nadpvi.guides import Guide, MeanField, check_guide, guide_from_dict
 
 __all__ = ["DPVIConfig"]
@@ -98,7 +98,7 @@ class DPVIConfig:
     box_u: tuple[float, float] | None = None
     keep: str = "trace"
     thin: int = 1
-    burn_in: float = 0.2
+    burn_in: float = DEFAULT_BURN_IN
     guide: Guide = dataclasses.field(default_factory=MeanField)
     prior_term: str = "public"
     num_records: int | None = None
@@ -172,7 +172,7 @@ class DPVIConfig:
         object.__setattr__(self, "burn_in", check_real("burn_in", self.burn_in))
         if not 0.0 <= self.burn_in < 1.0:
             raise ArgumentError(f"burn_in must be in [0, 1) (got {self.burn_in:g}).")
-        if self.keep == "trace" and self.burn_in != 0.2:
+        if self.keep == "trace" and self.burn_in != DEFAULT_BURN_IN:
             raise ArgumentError('burn_in is set here for keep="sums" only; infer takes its own.')
         if self.keep == "sums":
             window_start(self.num_steps, burn_in=self.burn_in)

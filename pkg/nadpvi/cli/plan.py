@@ -8,6 +8,7 @@ from nadpvi.cli import options
 from nadpvi.cli.console import print_json, print_text, say, warnings_as_lines
 from nadpvi.cli.model import model_from_options
 from nadpvi.config import DPVIConfig
+from nadpvi.gradient_model.sums import DEFAULT_BURN_IN
 from nadpvi.privacy.budget import PrivacyBudget
 from nadpvi.schema import Schema
 
@@ -69,7 +70,7 @@ def plan(
             ),
             schema=Schema.from_toml(schema),
             num_records=num_records,
-            burn_in=0.2 if burn_in is None else burn_in,
+            burn_in=DEFAULT_BURN_IN if burn_in is None else burn_in,
         )
     if json:
         print_json(made.to_dict())

@@ -19,7 +19,7 @@ from nadpvi.containers.release import Release
 from nadpvi.containers.storage import to_netcdf
 from nadpvi.description import ModelDescription
 from nadpvi.errors import ArgumentError, ModelError
-from nadpvi.gradient_model import window_start
+from nadpvi.gradient_model.sums import DEFAULT_BURN_IN, window_start
 from nadpvi.mechanism import Mechanism, make_mechanism
 from nadpvi.models.base import Model, Parameter, SimulatingModel
 from nadpvi.planning.curvature import mean_field_of
@@ -45,7 +45,7 @@ def plan(
     *,
     schema: Schema,
     num_records: int,
-    burn_in: float = 0.2,
+    burn_in: float = DEFAULT_BURN_IN,
     measure_time: bool = True,
 ) -> Plan:
     """Return what a run is expected to cost and to tell. Reads no data and spends nothing.
