@@ -5,19 +5,18 @@ the curvature at the peak says that coordinates are correlated, the standard dev
 result is exact for independent coordinates and for every normal prior, and an approximation for others.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nadpvi.errors import ModelError
 from nadpvi.models.parameters import Parameter, unconstrained_labels
-from nadpvi.models.prior_check import check_log_prior
+from nadpvi.models.prior_check import LogDensity, check_log_prior, gradient_of
 
 __all__ = ["prior_moments_of"]
 
 Array = NDArray[np.float64]
-LogDensity = Callable[[Array], Array]
 
 # Points of one integral: theta = peak + width * sinh(t), which reaches 10,000 widths to either side.
 _GRID = np.sinh(np.linspace(-np.arcsinh(1e4), np.arcsinh(1e4), 1601))
@@ -72,7 +71,7 @@ def _peak(log_density: LogDensity, *, num_params: int, name: str) -> Array:
     """Return where the density is largest, shape (K,), by quasi-Newton search from zero."""
     from scipy.optimize import minimize
 
-    gradient = _gradient_of(log_density)
+    gradient = gradient_of(log_density)
 
     def loss(theta: Array) -> float:
         # The search would go on to the end of the number range before it gave up.
@@ -117,7 +116,7 @@ def _integrated(
 
 def _widening(log_density: LogDensity, peak: Array, *, scale: Array, name: str) -> Array:
     """Return marginal over conditional standard deviation at the peak, shape (K,), at least 1."""
-    gradient = _gradient_of(log_density)
+    gradient = gradient_of(log_density)
     steps = np.diag(1e-3 * scale)
     differences = (gradient(peak - steps) - gradient(peak + steps)) / 2e-3
     # In units of each coordinate's width, so that their scales do not matter.
@@ -131,11 +130,3 @@ def _widening(log_density: LogDensity, peak: Array, *, scale: Array, name: str) 
         raise ModelError(f"{name} is flat along a combination of parameters: {_REMEDY}")
     widening: Array = np.sqrt((vectors**2 / values).sum(axis=1))
     return widening
-
-
-def _gradient_of(log_density: LogDensity) -> LogDensity:
-    """Return the gradient, (S, K) -> (S, K): the density of a row depends on that row alone."""
-    from autograd import grad
-
-    gradient: LogDensity = grad(lambda theta: log_density(theta).sum())
-    return gradient

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from nadpvi.errors import ModelError, NadpviError
 from nadpvi.models.parameters import Parameter, log_jacobian, parts_of
 
-__all__ = ["check_log_prior"]
+__all__ = ["LogDensity", "check_log_prior", "gradient_of"]
 
 Array = NDArray[np.float64]
 LogDensity = Callable[[Array], Array]
@@ -47,11 +47,11 @@ def check_log_prior(log_prior: LogDensity, theta: Array, *, blocks: Sequence[Par
     if not np.isfinite(value).all():
         raise ModelError(f"{name} is not finite at ordinary values of the parameters.")
     problem = f"{name} cannot be differentiated; write it with autograd.numpy (and autograd.scipy)"
-    gradient = _tried(_gradient_of(log_prior), theta, problem=problem)
+    gradient = _tried(gradient_of(log_prior), theta, problem=problem)
     if not np.isfinite(gradient).all():
         raise ModelError(f"{name} has a gradient that is not finite at ordinary values of the parameters.")
     # Of the density of the constrained values alone.
-    sloped = np.abs(gradient - _gradient_of(lambda z: log_jacobian(blocks, z))(theta)).max(axis=0) > 0.0
+    sloped = np.abs(gradient - gradient_of(lambda z: log_jacobian(blocks, z))(theta)).max(axis=0) > 0.0
     for block, part in parts_of(blocks):
         matters = sloped[part] if block.support in ("real", "positive") else sloped[part].any(keepdims=True)
         if block.support not in _BOUNDED and not matters.all():
@@ -61,7 +61,7 @@ def check_log_prior(log_prior: LogDensity, theta: Array, *, blocks: Sequence[Par
             )
 
 
-def _gradient_of(log_density: LogDensity) -> LogDensity:
+def gradient_of(log_density: LogDensity) -> LogDensity:
     """Return the gradient (S, K) -> (S, K); each draw's density depends on that draw alone."""
     from autograd import grad
 
