@@ -57,9 +57,13 @@ def step(
     noise : NoiseSource
         Draws privacy noise of shape (G, D).
     """
-    public = public_gradient(settings.description, phi=state.phi, standard_normal=standard_normal)
+    guide = settings.description.guide
+    theta = guide.draw(state.phi, standard_normal)
+    public = public_gradient(
+        settings.description, phi=state.phi, standard_normal=standard_normal, theta=theta
+    )
     matrix = statistic_gradients(
-        model, guide=settings.description.guide, phi=state.phi, standard_normal=standard_normal
+        model, guide=guide, phi=state.phi, standard_normal=standard_normal, theta=theta
     )
     matrix *= settings.preconditioner
     if settings.num_records is not None:
@@ -75,7 +79,7 @@ def step(
 
 
 def statistic_gradients(
-    model: ExponentialFamily, *, guide: Guide, phi: Array, standard_normal: Array
+    model: ExponentialFamily, *, guide: Guide, phi: Array, standard_normal: Array, theta: Array
 ) -> Array:
     """Return the loss gradient in phi for each statistic and, last, for the constant 1.
 
@@ -87,13 +91,14 @@ def statistic_gradients(
         The variational family.
     phi : ndarray, shape (G, D)
     standard_normal : ndarray, shape (S, G, M)
+    theta : ndarray, shape (S, G, K)
+        The draws that this noise makes.
 
     Returns
     -------
     ndarray, shape (P + 1, G, D)
         A new array.
     """
-    theta = guide.draw(phi, standard_normal)
     gradient = -np.moveaxis(model.natural_gradient(theta), 2, 1)
     return guide.pull_back(phi, theta_gradient=gradient, standard_normal=standard_normal[:, None])
 
