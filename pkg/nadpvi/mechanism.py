@@ -152,9 +152,9 @@ class Mechanism:
         self,
         trace: tuple[Array, Array],
         *,
+        final_phi: Array,
         guarantee: Guarantee,
         sums: TraceSums | None = None,
-        final_phi: Array | None = None,
     ) -> Release:
         """Return a trace, iterates and noisy gradients of shape (T, D), with all that belongs to it.
 
@@ -162,12 +162,12 @@ class Mechanism:
         ----------
         trace : pair of ndarray, shape (T, D)
             Iterates and noisy gradients.
+        final_phi : ndarray, shape (D,)
+            The iterate after the last step.
         guarantee : Guarantee
             Under which they were made.
         sums : TraceSums, optional
             Of the window, where the trace itself was not kept.
-        final_phi : ndarray, shape (D,), optional
-            The iterate after the last step; from the trace when omitted.
         """
         phi, noisy_gradient = trace
         prior_mean, prior_sd = self.description.phi_prior_moments()
@@ -187,7 +187,7 @@ class Mechanism:
             config=self.config,
             versions=package_versions(),
             sums=sums,
-            final_phi=np.zeros(0) if final_phi is None else final_phi,
+            final_phi=final_phi,
         )
 
 
