@@ -133,9 +133,8 @@ FORBIDDEN_NAMES = {"__import__", "eval", "exec", "compile"}
 FORBIDDEN_ATTRIBUTES = {"import_module", "resolve_name", "get_objects", "__import__", "__loader__"}
 FORBIDDEN_MODULES = {"pickle", "dill", "cloudpickle", "marshal", "shelve", "joblib", "gc", "pkgutil", "runpy"}
 
-# One exemption each, with its reason: ArviZ's half-import is dropped from sys.modules before a second try;
-# tables asks whether the optional pyarrow is there.
-EXEMPT = {"nadpvi.arviz_bridge": {"modules"}, "nadpvi.tables": {"import_module"}}
+# One exemption, with its reason: ArviZ's half-import is dropped from sys.modules before a second try.
+EXEMPT = {"nadpvi.arviz_bridge": {"modules"}}
 
 
 @pytest.mark.parametrize("name", sorted(MODULES))
