@@ -1,23 +1,16 @@
 """Waiting times: exponential outcomes whose rate has a gamma prior."""
 
 from dataclasses import dataclass
-from math import lgamma, log
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nadpvi.checks import check_positive
 from nadpvi.columns import quoted
 from nadpvi.design import Design
 from nadpvi.errors import SchemaError
-from nadpvi.models.base import Parameter
-from nadpvi.models.exponential_family import (
-    ConjugateModel,
-    PriorRecords,
-    draw_log_gamma,
-    log_gamma_moments,
-)
+from nadpvi.models.exponential_family import PriorRecords
+from nadpvi.models.gamma_rate import GammaRate
 from nadpvi.models.links import bounded_exp, bounded_exp_slope
 
 __all__ = ["ExponentialGamma"]
@@ -26,7 +19,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExponentialGamma(ConjugateModel):
+class ExponentialGamma(GammaRate):
     """``y ~ Exponential(rate)``, ``rate ~ Gamma(prior_shape, prior_rate)``; theta is log(rate).
 
     Parameters
@@ -48,14 +41,6 @@ class ExponentialGamma(ConjugateModel):
     kind: ClassVar[str] = "exponential_gamma"
     outcome_kind: ClassVar[str] = "real"
 
-    outcome: str
-    prior_shape: float
-    prior_rate: float
-
-    def __post_init__(self) -> None:
-        for name in ("prior_shape", "prior_rate"):
-            object.__setattr__(self, name, check_positive(name, getattr(self, name)))
-
     def check_design(self, design: Design) -> None:
         """Raise unless the outcome's public bounds leave out negative values."""
         lower, _ = design.outcome_bounds
@@ -64,22 +49,9 @@ class ExponentialGamma(ConjugateModel):
                 f"outcome {quoted(self.outcome)} must have lower = 0 or more: waiting times are not negative"
             )
 
-    def parameters(self, design: Design) -> tuple[Parameter, ...]:
-        """Return one number, ``rate``, per unit of the outcome."""
-        return (Parameter(name="rate", support="positive"),)
-
-    def prior_moments(self, design: Design) -> tuple[Array, Array]:
-        """Return mean and standard deviation of log(rate), each of shape (1,)."""
-        return log_gamma_moments(np.array([self.prior_shape]), self.prior_rate)
-
-    def draw_prior(self, design: Design, *, num_draws: int, rng: np.random.Generator) -> Array:
-        """Return independent prior draws of log(rate), shape (`num_draws`, 1)."""
-        return draw_log_gamma(self.prior_shape, size=(num_draws, 1), rng=rng) - log(self.prior_rate)
-
     def prior_records(self, num_params: int) -> PriorRecords:
         """Return the prior as prior_shape waits that took prior_rate in all."""
-        normaliser = lgamma(self.prior_shape) - self.prior_shape * log(self.prior_rate)
-        return PriorRecords(np.array([self.prior_rate]), self.prior_shape, normaliser)
+        return PriorRecords(np.array([self.prior_rate]), self.prior_shape, self.log_normaliser)
 
     def natural(self, theta: Array) -> Array:
         """Return -rate, shape (..., 1)."""

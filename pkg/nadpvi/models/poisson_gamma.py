@@ -1,22 +1,14 @@
 """Counts: Poisson outcomes whose rate has a gamma prior."""
 
 from dataclasses import dataclass
-from math import lgamma, log
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from nadpvi.checks import check_positive
-from nadpvi.design import Design
-from nadpvi.models.base import Parameter
-from nadpvi.models.exponential_family import (
-    ConjugateModel,
-    PriorRecords,
-    draw_log_gamma,
-    log_gamma_moments,
-)
+from nadpvi.models.exponential_family import PriorRecords
+from nadpvi.models.gamma_rate import GammaRate
 from nadpvi.models.links import bounded_exp, bounded_exp_slope
 
 __all__ = ["PoissonGamma"]
@@ -28,7 +20,7 @@ _LARGEST_LOG_RATE = 43.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PoissonGamma(ConjugateModel):
+class PoissonGamma(GammaRate):
     """``y ~ Poisson(rate)``, ``rate ~ Gamma(prior_shape, prior_rate)``; theta is log(rate).
 
     Parameters
@@ -50,30 +42,9 @@ class PoissonGamma(ConjugateModel):
     kind: ClassVar[str] = "poisson_gamma"
     outcome_kind: ClassVar[str] = "count"
 
-    outcome: str
-    prior_shape: float
-    prior_rate: float
-
-    def __post_init__(self) -> None:
-        for name in ("prior_shape", "prior_rate"):
-            object.__setattr__(self, name, check_positive(name, getattr(self, name)))
-
-    def parameters(self, design: Design) -> tuple[Parameter, ...]:
-        """Return one number, ``rate``, a count per record."""
-        return (Parameter(name="rate", support="positive"),)
-
-    def prior_moments(self, design: Design) -> tuple[Array, Array]:
-        """Return mean and standard deviation of log(rate), each of shape (1,)."""
-        return log_gamma_moments(np.array([self.prior_shape]), self.prior_rate)
-
-    def draw_prior(self, design: Design, *, num_draws: int, rng: np.random.Generator) -> Array:
-        """Return independent prior draws of log(rate), shape (`num_draws`, 1)."""
-        return draw_log_gamma(self.prior_shape, size=(num_draws, 1), rng=rng) - log(self.prior_rate)
-
     def prior_records(self, num_params: int) -> PriorRecords:
         """Return the prior as prior_rate records with counts of prior_shape in all."""
-        normaliser = lgamma(self.prior_shape) - self.prior_shape * log(self.prior_rate)
-        return PriorRecords(np.array([self.prior_shape]), self.prior_rate, normaliser)
+        return PriorRecords(np.array([self.prior_shape]), self.prior_rate, self.log_normaliser)
 
     def natural(self, theta: Array) -> Array:
         """Return log(rate), shape (..., 1)."""
