@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from autograd import elementwise_grad, grad, hessian, jacobian
+from conjugate_cases import EXAMPLES, SCHEMA
 from scipy import integrate, optimize, stats
 
 import nadpvi as na
@@ -22,28 +23,7 @@ from nadpvi.models.exponential_gamma import ExponentialGamma
 from nadpvi.models.normal import Normal
 from nadpvi.models.parameters import constrain, log_jacobian
 from nadpvi.models.poisson_gamma import PoissonGamma
-from nadpvi.schema import Schema
 
-SCHEMA = Schema.from_dict(
-    {
-        "columns": {
-            "wait": {"kind": "real", "lower": 0, "upper": 50},
-            "heads": {"kind": "binary", "levels": ["no", "yes"]},
-            "blood": {"kind": "categorical", "levels": ["0", "A", "B", "AB"]},
-            "visits": {"kind": "count", "upper": 40},
-            "height": {"kind": "real", "lower": -20, "upper": 30},
-        }
-    }
-)
-EXAMPLES = {
-    "exponential_gamma": ExponentialGamma(outcome="wait", prior_shape=8.0, prior_rate=2.0),
-    "bernoulli_beta": BernoulliBeta(outcome="heads", prior_alpha=10.0, prior_beta=4.0),
-    "categorical_dirichlet": CategoricalDirichlet(outcome="blood", concentration=(5.0, 3.0, 2.0, 4.0)),
-    "poisson_gamma": PoissonGamma(outcome="visits", prior_shape=3.0, prior_rate=1.5),
-    "normal": Normal(
-        outcome="height", prior_mean=1.5, prior_precision_factor=0.4, prior_shape=3.0, prior_scale=5.0
-    ),
-}
 # Thetas of ordinary size, at which outcomes are of ordinary size, too.
 THETA = {
     "exponential_gamma": np.array([0.7]),

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from conjugate_cases import EXAMPLES, SCHEMA
 from scipy import stats
 from whole_run import whole_trace
 
@@ -13,7 +14,7 @@ import nadpvi as na
 from nadpvi.errors import ArgumentError, DivergenceError
 from nadpvi.gradient_model.sums import make_trace_sums
 from nadpvi.guides import FullRank, LowRank, MeanField
-from nadpvi.models import BernoulliBeta, CategoricalDirichlet, ExponentialGamma, Normal, PoissonGamma
+from nadpvi.models import ExponentialGamma
 from nadpvi.privacy.randomness import make_streams
 from nadpvi.private import dpvi
 from nadpvi.private.records import Records
@@ -23,27 +24,7 @@ from nadpvi.private.replicates.rows import CountedRows, LooseRows, Slots
 from nadpvi.private.replicates.steps import clipped_sums
 from nadpvi.schema import Schema
 
-SCHEMA = Schema.from_dict(
-    {
-        "columns": {
-            "wait": {"kind": "real", "lower": 0, "upper": 50},
-            "heads": {"kind": "binary", "levels": ["no", "yes"]},
-            "blood": {"kind": "categorical", "levels": ["0", "A", "B", "AB"]},
-            "visits": {"kind": "count", "upper": 40},
-            "height": {"kind": "real", "lower": -20, "upper": 30},
-        }
-    }
-)
-MODELS = {
-    "bernoulli_beta": BernoulliBeta(outcome="heads", prior_alpha=10.0, prior_beta=4.0),
-    "categorical_dirichlet": CategoricalDirichlet(outcome="blood", concentration=(5.0, 3.0, 2.0, 4.0)),
-    "poisson_gamma": PoissonGamma(outcome="visits", prior_shape=3.0, prior_rate=1.5),
-    "exponential_gamma": ExponentialGamma(outcome="wait", prior_shape=8.0, prior_rate=2.0),
-    "normal": Normal(
-        outcome="height", prior_mean=1.5, prior_precision_factor=0.4, prior_shape=3.0, prior_scale=5.0
-    ),
-}
-COIN, WAIT = MODELS["bernoulli_beta"], MODELS["exponential_gamma"]
+COIN, WAIT = EXAMPLES["bernoulli_beta"], EXAMPLES["exponential_gamma"]
 BUDGET = na.PrivacyBudget(epsilon=1.0, delta=1e-5)
 # Longer than a block of steps of either kind, and no multiple of one.
 CONFIG = na.DPVIConfig(num_steps=70, sampling_rate=0.2, clip_norm=1.0, monte_carlo_samples=4)
@@ -93,7 +74,7 @@ def one_by_one(model, outcomes, seed, *, mechanism, is_counted, monkeypatch):
     return whole_trace(records, settings, noise=noise, streams=streams)
 
 
-@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("kind", EXAMPLES)
 @pytest.mark.parametrize(
     "changes",
     [
@@ -107,7 +88,7 @@ def one_by_one(model, outcomes, seed, *, mechanism, is_counted, monkeypatch):
 )
 def test_a_replicate_is_the_run_of_the_ordinary_engine(kind, changes, monkeypatch):
     """Same noise, same draws, same subsamples: the traces agree but for rounding."""
-    model = MODELS[kind]
+    model = EXAMPLES[kind]
     config = dataclasses.replace(CONFIG, **changes)
     seeds, outcomes, traces = simulated(model, config=config, num_replicates=3)
     is_counted = kind not in ("exponential_gamma", "normal")
@@ -153,12 +134,12 @@ def test_with_sampling_rate_one_it_is_what_release_makes_of_the_table(model, cel
         assert made.config == expected.config
 
 
-@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("kind", EXAMPLES)
 @pytest.mark.parametrize("guide", [MeanField(), FullRank()], ids=["mean_field", "full_rank"])
 def test_numbers_do_not_depend_on_what_runs_beside_them(kind, guide):
     """Bit for bit: all at once, in two parts, in reverse, and each alone."""
     config = dataclasses.replace(CONFIG, guide=guide, keep="sums")
-    model = MODELS[kind]
+    model = EXAMPLES[kind]
     seeds, outcomes, whole = simulated(model, num_replicates=6, config=config)
 
     def part(chosen):
