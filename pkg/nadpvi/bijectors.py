@@ -42,7 +42,6 @@ def softplus_log_derivative(x: ArrayLike) -> NDArray[np.float64]:
     >>> float(softplus_log_derivative(-1e4))
     1.0
     """
-    value = np.asarray(x, dtype=np.float64)
-    # Both branches are evaluated, so the guarded one is given a harmless argument.
-    safe = np.maximum(value, _EXPONENTIAL_BELOW)
-    return np.where(value < _EXPONENTIAL_BELOW, 1.0, expit(safe) / np.logaddexp(0.0, safe))
+    # Where the ratio is 1 to the last bit, it is that of the largest such argument.
+    value = np.maximum(np.asarray(x, dtype=np.float64), _EXPONENTIAL_BELOW)
+    return np.asarray(expit(value) / np.logaddexp(0.0, value))

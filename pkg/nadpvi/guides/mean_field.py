@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nadpvi.errors import ArgumentError
-from nadpvi.guides.base import Factors, average, own_indices
+from nadpvi.guides.base import Factors, own_indices
 from nadpvi.guides.scales import (
     Scale,
     check_scale,
@@ -130,9 +130,13 @@ class MeanField:
         """
         is_shared = standard_normal.ndim < theta_gradient.ndim
         noise = standard_normal[:, None, :] if is_shared else standard_normal
-        location = average(theta_gradient)
-        scale = average(theta_gradient * noise) * self.standard_deviation_derivative(phi)
-        return np.concatenate([location, scale], axis=-1)
+        gradient = np.empty((*theta_gradient.shape[1:-1], 2 * theta_gradient.shape[-1]))
+        location, scale = self.split(gradient)
+        np.add.reduce(theta_gradient, axis=0, out=location)
+        np.add.reduce(theta_gradient * noise, axis=0, out=scale)
+        scale *= self.standard_deviation_derivative(phi)
+        gradient /= len(theta_gradient)
+        return gradient
 
     def to_dict(self) -> dict[str, Any]:
         """Return the guide as JSON types."""

@@ -1,5 +1,6 @@
 """What a model must say about itself: the protocol that every model file follows."""
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -77,14 +78,14 @@ class LinearModel(Model, Protocol):
 
     num_extras: ClassVar[int]
 
-    def score(self, predictors: Array, y: Array) -> Array:
+    def score(self, predictors: Array | Sequence[Array], y: Array) -> Array:
         """Return the derivatives of log p(y | predictors) in each predictor and each further parameter.
 
         Parameters
         ----------
-        predictors : ndarray, shape (J + E, ...)
-            The linear predictors ``x @ coefficients`` and, after them, the further parameters; the trailing
-            axes broadcast against `y`.
+        predictors : ndarray, shape (J + E, ...), or, with E > 0, sequence of J + E ndarray
+            The linear predictors ``x @ coefficients``, whose trailing axes broadcast against `y`, and, after
+            them, the further parameters, which broadcast against the linear predictors.
         y : ndarray
             Outcomes.
 

@@ -63,8 +63,9 @@ class ExponentialGamma(GammaRate):
 
     def natural_gradient(self, theta: Array) -> Array:
         """Return the rows -rate and 1: (..., 1) -> (..., 2, 1)."""
-        gradient = np.ones((*theta.shape[:-1], 2, 1))
+        gradient = np.empty((*theta.shape[:-1], 2, 1))
         np.negative(bounded_exp_slope(theta), out=gradient[..., 0, :])
+        gradient[..., 1, :] = 1.0
         return gradient
 
     def sufficient(self, y: Array, *, num_params: int) -> Array:

@@ -1,6 +1,7 @@
 """Bayesian linear regression with unknown variance and the normal-inverse-gamma prior of section 4.3."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -14,7 +15,7 @@ from nadpvi.encoding import Design
 from nadpvi.errors import ArgumentError
 from nadpvi.models.base import Parameter, RecordBatch
 from nadpvi.models.coefficients import PriorSetting
-from nadpvi.models.links import bounded_exp, bounded_exp_slope
+from nadpvi.models.links import bounded_exp, bounded_exp_slope, bounded_exp_value
 from nadpvi.models.regression import Regression, linear_predictor, shared
 
 __all__ = ["LinearRegression"]
@@ -110,10 +111,12 @@ class LinearRegression(Regression):
         size = coefficients.shape[-1]
         mean, sd = self.coefficient_prior(design, num_coefficients=size)
         standardised = (coefficients - mean) / sd
-        squares = np.sum(standardised**2, axis=-1, keepdims=True)
-        located = -standardised / sd * bounded_exp(-log_variance)
+        squares = np.vecdot(standardised, standardised)[..., None]
+        gradient = np.empty(theta.shape)
+        gradient[..., :-1] = standardised / sd * -bounded_exp_value(-log_variance)
         scaled = (0.5 * squares + self.prior_scale) * bounded_exp_slope(-log_variance)
-        return np.concatenate([located, scaled - 0.5 * size - self.prior_shape], axis=-1)
+        gradient[..., -1:] = scaled - (0.5 * size + self.prior_shape)
+        return gradient
 
     def log_likelihood(self, theta: Array, batch: RecordBatch) -> Array:
         """Return log p(y_b | x_b, theta), shape (..., B, K) -> (..., B)."""
@@ -122,15 +125,15 @@ class LinearRegression(Regression):
         density: Array = -0.5 * residual**2 * bounded_exp(-log_variance)
         return density - 0.5 * log_variance - 0.5 * math.log(2.0 * math.pi)
 
-    def score(self, predictors: Array, y: Array) -> Array:
+    def score(self, predictors: Array | Sequence[Array], y: Array) -> Array:
         """Return d log p / d eta and d log p / d log s2: (2, ...) -> (2, ...)."""
         log_variance = shared(predictors[1])
-        scores = np.empty_like(predictors)
+        scores = np.empty((2, *np.broadcast_shapes(predictors[0].shape, y.shape)))
         residual = np.subtract(y, predictors[0], out=scores[0])
         np.multiply(residual, residual, out=scores[1])
         scores[1] *= 0.5 * bounded_exp_slope(-log_variance)
         scores[1] -= 0.5
-        residual *= bounded_exp(-log_variance)
+        residual *= bounded_exp_value(-log_variance)
         return scores
 
     def predict_mean(self, theta: Array, x: Array) -> Array:

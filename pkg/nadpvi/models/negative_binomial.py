@@ -1,6 +1,7 @@
 """Bayesian negative binomial regression with a log link: counts that vary more than Poisson's."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -96,7 +97,7 @@ class NegativeBinomialRegression(Regression):
         density = density - batch.y * anp.logaddexp(0.0, -excess)
         return density
 
-    def score(self, predictors: Array, y: Array) -> Array:
+    def score(self, predictors: Array | Sequence[Array], y: Array) -> Array:
         """Return d log p / d eta and d log p / d log phi: (2, ...) -> (2, ...)."""
         located, log_size = predictors[0], shared(predictors[1])
         log_dispersion = np.minimum(log_size, _LARGEST_LOG_DISPERSION)

@@ -49,7 +49,7 @@ def poisson_sample(rng: np.random.Generator, *, num_records: int, sampling_rate:
     if sampling_rate >= _DENSE_RATE:
         return np.flatnonzero(rng.random(num_records) < sampling_rate)
     expected = num_records * sampling_rate
-    block = int(expected + 6.0 * np.sqrt(expected * (1.0 - sampling_rate)) + 16.0)
+    block = int(expected + 6.0 * math.sqrt(expected * (1.0 - sampling_rate)) + 16.0)
     blocks: list[NDArray[np.int64]] = []
     last = -1
     while last < num_records:
@@ -59,11 +59,11 @@ def poisson_sample(rng: np.random.Generator, *, num_records: int, sampling_rate:
         np.maximum(positions, 1, out=positions)
         np.minimum(positions, num_records + 1, out=positions)
         positions[0] += last
-        np.cumsum(positions, out=positions)
+        positions.cumsum(out=positions)
         blocks.append(positions)
         last = int(positions[-1])
     indices = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
-    return indices[: int(np.searchsorted(indices, num_records))]
+    return indices[: int(indices.searchsorted(num_records))]
 
 
 class CountedSample(NamedTuple):

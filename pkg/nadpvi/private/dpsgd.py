@@ -3,12 +3,16 @@
 This is the only place where per-record gradients become something that may be released.
 """
 
+import math
+from functools import cache
+
 import numpy as np
 from numpy.typing import NDArray
 
 from nadpvi.errors import PrivacyError
 from nadpvi.privacy.noise import NoiseSource
 from nadpvi.private.gradients import PerRecordGradients
+from nadpvi.private.routes.rows import squared_lengths
 
 __all__ = ["check_exact_sums", "clip_weights", "clipped_sum", "exact_sum", "release_gradient"]
 
@@ -47,31 +51,35 @@ def clip_weights(gradients: PerRecordGradients, *, clip_norm: float) -> Array:
     ndarray, shape (B,)
     """
     with np.errstate(over="ignore", invalid="ignore"):
-        norms = np.sqrt(gradients.squared_norms())
-    usable = np.isfinite(norms)
-    is_usable = bool(usable.all())
-    if not is_usable:
-        norms[~usable] = _robust_norms(gradients)[~usable]
-        usable = np.isfinite(norms)
-    limit = clip_norm * (1.0 - _MARGIN)
-    # max(norm, limit) never divides by zero; what is not finite by now gets the factor zero.
-    np.maximum(norms, limit, out=norms)
-    weights: Array = np.divide(limit, norms, out=norms)
-    if not is_usable:
-        weights[~usable] = 0.0
+        return _weights(gradients, clip_norm=clip_norm, units=clip_norm)
+
+
+def _weights(gradients: PerRecordGradients, *, clip_norm: float, units: float) -> Array:
+    """Return `clip_weights` in other units, `units` per clip norm; NumPy's warnings are off already."""
+    norms = gradients.squared_norms()
+    np.sqrt(norms, out=norms)
+    limit, scaled = clip_norm * (1.0 - _MARGIN), units * (1.0 - _MARGIN)
+    # One number tells that all of them are finite, at a fraction of the cost of asking each.
+    if math.isfinite(norms.dot(norms)):
+        # max(norm, limit) never divides by zero.
+        np.maximum(norms, limit, out=norms)
+        return np.divide(scaled, norms, out=norms)
+    unusable = ~np.isfinite(norms)
+    norms[unusable] = _robust_norms(gradients)[unusable]
+    weights: Array = np.divide(scaled, np.maximum(norms, limit))
+    weights[~np.isfinite(norms)] = 0.0
     return weights
 
 
 def _robust_norms(gradients: PerRecordGradients) -> Array:
     """Return norms whose squares may overflow: each row is divided by its largest entry first."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        ones = np.ones(len(gradients.squared_norms()))
-        rows = np.abs(gradients.weighted_rows(ones))
-        largest = rows.max(axis=1)
-        finite = np.isfinite(largest)
-        shrunk = rows[finite] / np.maximum(largest[finite], 1.0)[:, None]
-        norms = np.full(len(rows), np.nan)
-        norms[finite] = np.maximum(largest[finite], 1.0) * np.linalg.norm(shrunk, axis=1)
+    ones = np.ones(len(gradients.squared_norms()))
+    rows = np.abs(gradients.weighted_rows(ones))
+    largest = rows.max(axis=1)
+    finite = np.isfinite(largest)
+    shrunk = rows[finite] / np.maximum(largest[finite], 1.0)[:, None]
+    norms = np.full(len(rows), np.nan)
+    norms[finite] = np.maximum(largest[finite], 1.0) * np.linalg.norm(shrunk, axis=1)
     return norms
 
 
@@ -117,34 +125,41 @@ def clipped_sum(
     """
     units = grid_units or 1
     with np.errstate(over="ignore", invalid="ignore"):
-        weights = clip_weights(gradients, clip_norm=clip_norm)
-        weights *= units / clip_norm
+        weights = _weights(gradients, clip_norm=clip_norm, units=units)
         if num_records is not None:
             weights[num_records:] = 0.0
         if grid_units is None:
             total = gradients.weighted_sum(weights if multiplicities is None else weights * multiplicities)
-            if np.isfinite(total).all():
+            if math.isfinite(total.dot(total)):
                 return total
         parts = gradients.weighted_parts(weights)
-        squares = np.zeros_like(weights)
+        squares = np.zeros(len(weights))
         for _, rows in parts:
+            if num_records is not None:
+                # A model may give anything for padding, which zero times a number need not remove.
+                rows[num_records:] = 0.0
             if grid_units is not None:
                 np.trunc(rows, out=rows)
-            squares += np.einsum("bd,bd->b", rows, rows)
+            squares += squared_lengths(rows)
         # Measured on what is summed, so that no rounding, overflow or underflow on the way can matter. The
         # limit leaves room for the rounding of this very sum; the clip's own margin keeps sound rows below.
         sound = squares <= units**2 * (1.0 - _MARGIN)
-    if num_records is not None:
-        # A model may give anything for padding, which zero times a number need not remove.
-        sound[num_records:] = False
     is_sound = bool(sound.all())
-    times = np.ones(len(weights)) if multiplicities is None else multiplicities
+    times = _ones(len(weights)) if multiplicities is None else multiplicities
     total = np.empty(sum(rows.shape[1] for _, rows in parts), np.float64 if grid_units is None else np.int64)
     for columns, rows in parts:
         if not is_sound:
             rows[~sound] = 0.0
         total[columns] = times @ rows if grid_units is None else exact_sum(times, rows, largest=grid_units)
     return total
+
+
+@cache
+def _ones(size: int) -> Array:
+    """Return how often each row of a block counts where each is one record; read-only."""
+    ones = np.ones(size)
+    ones.setflags(write=False)
+    return ones
 
 
 def exact_sum(times: Array, rows: Array, *, largest: int) -> Integers:

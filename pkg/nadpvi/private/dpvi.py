@@ -16,7 +16,7 @@ from nadpvi.privacy.randomness import Streams
 from nadpvi.privacy.sampling import poisson_sample
 from nadpvi.private.batches import Workspace, block_rows, blocks, evaluated
 from nadpvi.private.dpsgd import check_exact_sums, clipped_sum, release_gradient
-from nadpvi.private.gradients import gradient_function, with_shared_term
+from nadpvi.private.gradients import gradient_function, known_prior_gradient, with_shared_term
 from nadpvi.private.keeping import Keeper
 from nadpvi.private.records import Records
 from nadpvi.settings import Settings
@@ -59,13 +59,6 @@ def step(
     num_noise = guide.num_noise(guide.num_params(len(state.phi)))
     standard_normal = streams.monte_carlo.standard_normal((settings.monte_carlo_samples, num_noise))
     theta = guide.draw(state.phi, standard_normal)
-    public = public_gradient(
-        settings.description, phi=state.phi, standard_normal=standard_normal, theta=theta
-    )
-    share = None if settings.num_records is None else settings.preconditioner * public / settings.num_records
-    rows, multiplicities = sampled_rows(records, streams=streams, sampling_rate=settings.sampling_rate)
-    # Whole numbers on a grid.
-    total: NDArray[Any] = np.zeros(len(state.phi), np.float64 if noise.grid_units is None else np.int64)
     gradients_of = gradient_function(
         settings.description.model,
         guide=guide,
@@ -75,6 +68,17 @@ def step(
         preconditioner=settings.preconditioner,
         workspace=workspace,
     )
+    public = public_gradient(
+        settings.description,
+        phi=state.phi,
+        standard_normal=standard_normal,
+        theta=theta,
+        prior_gradient=known_prior_gradient(gradients_of),
+    )
+    share = None if settings.num_records is None else settings.preconditioner * public / settings.num_records
+    rows, multiplicities = sampled_rows(records, streams=streams, sampling_rate=settings.sampling_rate)
+    # Whole numbers on a grid.
+    total: NDArray[Any] = np.zeros(len(state.phi), np.float64 if noise.grid_units is None else np.int64)
     num_rows = block_rows(max(standard_normal.size, len(state.phi)))
     sampled = blocks(records, rows, num_rows=num_rows, multiplicities=multiplicities, workspace=workspace)
     for block in sampled:
@@ -114,7 +118,12 @@ def sampled_rows(
 
 
 def public_gradient(
-    description: ModelDescription, *, phi: Array, standard_normal: Array, theta: Array | None = None
+    description: ModelDescription,
+    *,
+    phi: Array,
+    standard_normal: Array,
+    theta: Array | None = None,
+    prior_gradient: Array | None = None,
 ) -> Array:
     """Return the gradient of -E_q log p(theta) - entropy(q), shape (D,): no record is involved.
 
@@ -128,13 +137,16 @@ def public_gradient(
         Noise of the step's shared draws.
     theta : ndarray, shape (S, K), optional
         The draws, if they are known.
+    prior_gradient : ndarray, shape (D,), optional
+        The gradient of -E_q log p(theta), if it is known.
     """
     guide = description.guide
-    if theta is None:
-        theta = guide.draw(phi, standard_normal)
-    prior_gradient = prior_score(description.model, theta, design=description.design)
-    expected = guide.pull_back(phi, theta_gradient=prior_gradient, standard_normal=standard_normal)
-    gradient: Array = -expected - guide.entropy_gradient(phi)
+    if prior_gradient is None:
+        if theta is None:
+            theta = guide.draw(phi, standard_normal)
+        score = prior_score(description.model, theta, design=description.design)
+        prior_gradient = -guide.pull_back(phi, theta_gradient=score, standard_normal=standard_normal)
+    gradient: Array = prior_gradient - guide.entropy_gradient(phi)
     return gradient
 
 

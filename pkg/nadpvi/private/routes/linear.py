@@ -17,7 +17,7 @@ from nadpvi.guides.base import Factors
 from nadpvi.models.base import LinearModel, RecordBatch
 from nadpvi.private.batches import Workspace
 from nadpvi.private.routes.linear_layout import LinearLayout, make_layout
-from nadpvi.private.routes.rows import GradientFunction, Part
+from nadpvi.private.routes.rows import GradientFunction, Part, squared_lengths
 
 __all__ = ["LinearGradients", "linear_route"]
 
@@ -36,7 +36,7 @@ class _Step(NamedTuple):
     scale_bases: Array  # (J, S, F)
     extra_bases: tuple[Array, ...]  # E matrices (S, number of coordinates)
     source_bases: Array | None  # (S, M); None for a guide without weights
-    weight_squares: Array  # (J, F, M), squared factors of the weights
+    weight_squares: Array | None  # (J, F, M), squared factors of the weights, if there are any
     feature_factors: Array | None  # (J, F), of the weights, if a feature has one factor with all its sources
 
 
@@ -51,8 +51,8 @@ class LinearGradients(NamedTuple):
         Mean over draws of the loss derivative in each predictor.
     scale : ndarray, shape (J, B, F)
         The gradient in the scales of the coefficients.
-    extras : ndarray, shape (B, number of coordinates that move the further parameters)
-        The gradient in those.
+    extras : ndarray, shape (B, number of coordinates that move the further parameters), or None
+        The gradient in those, if there are any.
     sources : ndarray, shape (J, B, M), or None
         Mean over draws of derivative times source, for a guide with weights.
     step : _Step
@@ -66,7 +66,7 @@ class LinearGradients(NamedTuple):
     x: Array
     location: Array
     scale: Array
-    extras: Array
+    extras: Array | None
     sources: Array | None
     step: _Step
     workspace: Workspace
@@ -75,17 +75,17 @@ class LinearGradients(NamedTuple):
     def squared_norms(self) -> Array:
         """Return each record's squared norm, shape (B,)."""
         step = self.step
-        norms: Array = np.einsum("bf,bf->b", self.x, self.x)
+        norms = squared_lengths(self.x)
         if step.locations is None:
             norms *= (self.location**2).sum(axis=0) if len(self.location) > 1 else self.location[0] ** 2
         else:
             lengths = step.locations**2 @ (self.x**2).T
             norms = np.einsum("jb,jb,jb->b", self.location, self.location, lengths)
         for scale in self.scale:
-            norms += np.einsum("bf,bf->b", scale, scale)
-        if self.extras.shape[1]:
-            norms += np.einsum("be,be->b", self.extras, self.extras)
-        if self.sources is not None:
+            norms += squared_lengths(scale)
+        if self.extras is not None:
+            norms += squared_lengths(self.extras)
+        if self.sources is not None and step.weight_squares is not None:
             squares = self.x**2
             for source, factor in zip(self.sources, step.weight_squares, strict=True):
                 norms += np.einsum("bm,bm->b", squares @ factor, source**2)
@@ -101,7 +101,8 @@ class LinearGradients(NamedTuple):
         count, first = layout.num_coefficients, layout.num_params
         total[:count] = location.ravel()
         total[first : first + count] = (weights @ self.scale).ravel()
-        total[layout.extra_places] = weights @ self.extras
+        if self.extras is not None:
+            total[layout.extra_places] = weights @ self.extras
         if self.sources is not None:
             weighted = self.x.T * weights
             for source, block in zip(self.sources, layout.blocks, strict=True):
@@ -124,7 +125,7 @@ class LinearGradients(NamedTuple):
         parts = []
         if self.sources is not None:
             parts += self._weight_parts(self.sources * weights[:, None])
-        if self.extras.shape[1]:
+        if self.extras is not None:
             parts.append(Part(layout.extra_places, self.extras * weights[:, None]))
         for j, scale in enumerate(scales):
             scale *= weights[:, None]
@@ -182,11 +183,11 @@ def linear_route(
     def gradients(batch: RecordBatch) -> LinearGradients:
         step = step_for(batch.x.shape[1])
         num_predictors, num_records = len(step.coefficients), len(batch.y)
-        predictors = kept.array("predictors", (num_predictors + len(step.extras), num_records, len(drawn)))
-        for coefficients, predictor in zip(step.coefficients, predictors, strict=False):
+        predictors = kept.array("predictors", (num_predictors, num_records, len(drawn)))
+        for coefficients, predictor in zip(step.coefficients, predictors, strict=True):
             np.matmul(batch.x, coefficients, out=predictor)
-        predictors[num_predictors:] = step.extras
-        score = model.score(predictors, batch.y[:, None])
+        given = [*predictors, *step.extras] if step.extra_bases else predictors
+        score = model.score(given, batch.y[:, None])
         known, others = score[:num_predictors], score[num_predictors:]
         scale = kept.array("gradient scales", (num_predictors, *batch.x.shape))
         np.matmul(known, step.scale_bases, out=scale)
@@ -196,7 +197,7 @@ def linear_route(
             x=batch.x,
             location=known @ step.average,
             scale=scale,
-            extras=np.hstack(extras) if extras else np.empty((num_records, 0)),
+            extras=np.concatenate(extras, axis=1) if extras else None,
             sources=None if step.source_bases is None else known @ step.source_bases,
             step=step,
             workspace=kept,
@@ -215,12 +216,15 @@ def _make_step(layout: LinearLayout, factors: Factors, *, theta: Array, precondi
     factor = factors.factor * preconditioner
     own = averaging[:, 1 : 1 + count] * factor[num_params : num_params + count]
     located = preconditioner[:count]
-    squares = np.zeros((*shape[1:], factors.bases.shape[1] - 1 - num_params))
-    by_feature = np.zeros(shape[1:])
-    for j, block in enumerate(layout.blocks):
-        squares[j, block.features, block.sources] = factor[block.places] ** 2
-        by_feature[j, block.features] = factor[block.places]
-    is_even = bool((preconditioner[2 * num_params :] == preconditioner[-1]).all())
+    squares = by_feature = None
+    if layout.blocks:
+        squares = np.zeros((*shape[1:], factors.bases.shape[1] - 1 - num_params))
+        by_feature = np.zeros(shape[1:])
+        for j, block in enumerate(layout.blocks):
+            squares[j, block.features, block.sources] = factor[block.places] ** 2
+            by_feature[j, block.features] = factor[block.places]
+        if not (preconditioner[2 * num_params :] == preconditioner[-1]).all():
+            by_feature = None
     return _Step(
         layout=layout,
         factor=factor,
@@ -235,5 +239,5 @@ def _make_step(layout: LinearLayout, factors: Factors, *, theta: Array, precondi
         ),
         source_bases=np.ascontiguousarray(averaging[:, 1 + num_params :]) if layout.blocks else None,
         weight_squares=squares,
-        feature_factors=by_feature if is_even else None,
+        feature_factors=by_feature,
     )
