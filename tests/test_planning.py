@@ -22,7 +22,6 @@ from nadpvi.models import LogisticRegression, RecordBatch
 from nadpvi.planning.curvature import (
     clipping_norms,
     expected_information,
-    scale_curvature,
     scale_optimum,
 )
 from nadpvi.planning.expectations import location_spread, step_covariance
@@ -77,7 +76,7 @@ class TestExpectedCurvature:
         slope = (loss(u + h) - loss(u - h)) / (2 * h)
         bend = (loss(u + h) - 2 * loss(u) + loss(u - h)) / h**2
         assert abs(slope) < 1e-5
-        assert scale_curvature(guide, np.array([u]))[0] == pytest.approx(bend, rel=1e-4)
+        assert guide.scale_curvature(np.array([u]))[0] == pytest.approx(bend, rel=1e-4)
 
     def test_clipping_norms_are_those_of_the_engine(self, schema, described):
         from nadpvi.private.gradients import autograd_route

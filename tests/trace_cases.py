@@ -19,6 +19,7 @@ class FakeRelease:
     curvature: np.ndarray = field(repr=False)
     phi_star: np.ndarray = field(repr=False)
     sums: None = None
+    guide: None = None
 
 
 def make_release(

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
-__all__ = ["softplus", "softplus_derivative", "softplus_log_derivative"]
+__all__ = ["inverse_softplus", "softplus", "softplus_derivative", "softplus_log_derivative"]
 
 # Below this, softplus(x) = exp(x) to the last bit, and exp(x) / softplus(x) is 1.
 _EXPONENTIAL_BELOW = -37.0
@@ -27,6 +27,18 @@ def softplus(x: ArrayLike) -> NDArray[np.float64]:
     # equal to logaddexp(0, x), which is ten times slower: NumPy has no vector instructions for it
     softened: NDArray[np.float64] = np.maximum(value, 0.0) + np.log1p(np.exp(-np.abs(value)))
     return softened
+
+
+def inverse_softplus(value: ArrayLike) -> NDArray[np.float64]:
+    """Return x with softplus(x) = `value` > 0, precise at either end.
+
+    Examples
+    --------
+    >>> bool(np.isclose(softplus(inverse_softplus(1e-30)), 1e-30, rtol=1e-12))
+    True
+    """
+    given = np.asarray(value, dtype=np.float64)
+    return np.asarray(given + np.log(-np.expm1(-given)))
 
 
 def softplus_derivative(x: ArrayLike) -> NDArray[np.float64]:

@@ -23,6 +23,7 @@ from nadpvi.containers.storage import HEADER, load_file, package_versions, to_ne
 from nadpvi.description import ModelDescription
 from nadpvi.errors import ArgumentError
 from nadpvi.gradient_model.data import TraceSums
+from nadpvi.guides import Guide
 from nadpvi.privacy.guarantee import Guarantee
 
 __all__ = ["Release"]
@@ -128,6 +129,11 @@ class Release:
     def dimension(self) -> int:
         """D, the length of phi."""
         return int(self.phi.shape[1])
+
+    @property
+    def guide(self) -> Guide | None:
+        """What phi are the parameters of; None where phi is itself the parameter of interest."""
+        return None if self.description is None else self.description.guide
 
     @property
     def noise_std(self) -> Array:

@@ -9,8 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nadpvi.errors import ArgumentError
+from nadpvi.gradient_model.curvature_priors import CURVATURE_PRIORS, curvature_prior_of
 from nadpvi.gradient_model.data import GradientModel, TraceSums
 from nadpvi.gradient_model.sums import DEFAULT_BURN_IN, make_trace_sums
+from nadpvi.guides import Guide
 
 __all__ = [
     "CURVATURE_PRIORS",
@@ -24,7 +26,6 @@ __all__ = [
 FloatArray = NDArray[np.float64]
 
 PHI_STAR_PRIORS = ("trace", "model")
-CURVATURE_PRIORS = ("trace",)
 
 
 class ReleasedTrace(Protocol):
@@ -69,6 +70,10 @@ class ReleasedTrace(Protocol):
     @property
     def model_prior_sd(self) -> FloatArray:
         """Prior sd of phi_star by the model, shape (D,); NaN where the model says nothing."""
+
+    @property
+    def guide(self) -> Guide | None:
+        """What phi are the parameters of; None where phi is itself the parameter of interest."""
 
 
 def check_priors(*, phi_star_prior: str, curvature_prior: str) -> None:
@@ -122,18 +127,6 @@ def _phi_star_prior(release: ReleasedTrace, choice: str, sums: TraceSums) -> tup
     return np.where(is_silent, mean, model_mean), np.where(is_silent, sd, model_sd)
 
 
-def _trace_curvature_prior(
-    sums: TraceSums, noise_std: FloatArray, sampling_rate: float
-) -> tuple[FloatArray, FloatArray]:
-    """Return mean |s_gp| / (kappa s_pp) and sd s / (kappa sqrt(s_pp)) of v's prior (appendix 13.3).
-
-    The paper prints the square of this sd; the sd of the least-squares slope is meant.
-    """
-    root = np.sqrt(sums.s_pp)
-    sd = np.divide(noise_std, sampling_rate * root, out=np.full_like(root, np.nan), where=root > 0)
-    return np.abs(sums.slope) / sampling_rate, sd
-
-
 def make_gradient_model(
     release: ReleasedTrace,
     *,
@@ -155,9 +148,8 @@ def make_gradient_model(
     phi_star_prior : {"trace", "model"}
         "trace": normal(phi_bar, 1), as published (appendix 13.3). "model": the model's own prior of theta
         where it has one, so that a coordinate drowned in noise returns to its prior.
-    curvature_prior : {"trace"}
-        "trace": v ~ normal(m, r) with m = |s_gp| / (kappa s_pp), r = noise_std / (kappa sqrt(s_pp)); normal
-        on v itself, so no Jacobian. As published, it uses the trace twice.
+    curvature_prior : {"trace", "weak", "model"}
+        As in `nadpvi.gradient_model.curvature_priors`.
     subsampling_noise : bool
         Infer tau, the sd that subsampling adds to a noisy gradient; otherwise tau = 0.
     subsampling_scale : float
@@ -178,15 +170,22 @@ def make_gradient_model(
     sums = window_sums(release, burn_in=burn_in)
     noise_std = _noise_std(release, sums.num_parameters)
     phi_star_mean, phi_star_sd = _phi_star_prior(release, phi_star_prior, sums)
-    v_mean, v_sd = _trace_curvature_prior(sums, noise_std, release.sampling_rate)
+    v_prior = curvature_prior_of(
+        curvature_prior,
+        sums=sums,
+        noise_std=noise_std,
+        sampling_rate=release.sampling_rate,
+        guide=release.guide,
+        prior_sd=np.asarray(release.model_prior_sd, dtype=np.float64),
+    )
     return GradientModel(
         sums=sums,
         sampling_rate=float(release.sampling_rate),
         noise_std=noise_std,
         phi_star_prior_mean=phi_star_mean,
         phi_star_prior_sd=phi_star_sd,
-        v_prior_mean=v_mean,
-        v_prior_sd=v_sd,
+        v_prior_mean=v_prior.mean,
+        v_prior_sd=v_prior.sd,
         tau_prior_scale=subsampling_scale * noise_std if subsampling_noise else None,
         phi_labels=tuple(release.phi_labels),
     )

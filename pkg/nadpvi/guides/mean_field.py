@@ -81,6 +81,22 @@ class MeanField:
         """Return d sd / d u, shape (..., K)."""
         return scale_derivative(self.split(phi)[1], scale=self.scale)
 
+    def scale_curvature(self, u: Array) -> Array:
+        """Return the curvature of the negative ELBO in each scale at its optimum, shape (..., K).
+
+        For a location of curvature h the negative ELBO is ``h sd(u)^2 / 2 - log sd(u)`` up to a constant. It
+        is least where sd = h^-1/2, and its second derivative there is ``2 (d log sd / d u)^2``.
+
+        Examples
+        --------
+        >>> MeanField().scale_curvature(np.array([-20.0])).round(6)
+        array([2.])
+        >>> MeanField(scale="variance").scale_curvature(np.array([-20.0])).round(6)
+        array([0.5])
+        """
+        curvature: Array = 2.0 * scale_log_derivative(u, scale=self.scale) ** 2
+        return curvature
+
     def covariance(self, phi: Array) -> Array:
         """Return the covariance of theta, shape (..., K, K), diagonal."""
         variance = self.standard_deviation(phi) ** 2

@@ -35,7 +35,7 @@ def infer(
     seed: int | None = None,
     burn_in: float | None = None,
     phi_star_prior: Literal["trace", "model"] = "trace",
-    curvature_prior: Literal["trace"] = "trace",
+    curvature_prior: Literal["trace", "weak", "model"] = "trace",
     subsampling_noise: bool = True,
     engine: Literal["auto", "cmdstan", "stanli"] = "auto",
     adapt_delta: float = 0.8,
@@ -65,8 +65,9 @@ def infer(
         that holds sums is fixed.
     phi_star_prior : {"trace", "model"}
         Normal prior around the window's mean (13.3), or the model's own prior where it has one.
-    curvature_prior : {"trace"}
-        Normal prior of v around the regression estimate of the curvature (13.3).
+    curvature_prior : {"trace", "weak", "model"}
+        Normal prior of v, the curvature before softplus: around its regression estimate with the estimate's
+        own sd (13.3), with three times that sd, or around what the guide's scales imply where they settled.
     subsampling_noise : bool
         Whether to infer the extra variance that subsampling adds to each gradient. It also takes up what the
         guide's Monte Carlo draws and a curvature that is not diagonal add. Without it intervals are too

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from nadpvi.bijectors import softplus_log_derivative
+from nadpvi.bijectors import inverse_softplus
 from nadpvi.description import ModelDescription
 from nadpvi.encoding import Design
 from nadpvi.errors import ArgumentError, ModelError
@@ -25,7 +25,6 @@ __all__ = [
     "expected_information",
     "information_evenness",
     "mean_field_of",
-    "scale_curvature",
     "scale_optimum",
 ]
 
@@ -103,27 +102,7 @@ def mean_field_of(description: ModelDescription) -> MeanField:
 def scale_optimum(guide: MeanField, curvature: Array) -> Array:
     """Return u with sd(u) = curvature^-1/2, shape (K,): where the scales settle."""
     spread = curvature**-0.5 if guide.scale == "sd" else 1.0 / curvature
-    # The inverse of softplus, written so that neither end overflows.
-    optimum: Array = spread + np.log(-np.expm1(-spread))
-    return optimum
-
-
-def scale_curvature(guide: MeanField, u: Array) -> Array:
-    """Return the curvature of the negative ELBO in each scale at its optimum, 2 (d log sd / d u)^2.
-
-    Examples
-    --------
-    >>> far_below = np.array([-20.0])
-    >>> scale_curvature(MeanField(scale="sd"), far_below).round(6)
-    array([2.])
-    >>> scale_curvature(MeanField(scale="variance"), far_below).round(6)
-    array([0.5])
-    """
-    slope = softplus_log_derivative(u)
-    if guide.scale == "variance":
-        slope = 0.5 * slope
-    curvature: Array = 2.0 * slope**2
-    return curvature
+    return inverse_softplus(spread)
 
 
 def clipping_norms(

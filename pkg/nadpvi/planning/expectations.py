@@ -29,7 +29,6 @@ from nadpvi.planning.curvature import (
     expected_information,
     information_evenness,
     mean_field_of,
-    scale_curvature,
     scale_optimum,
 )
 from nadpvi.settings import Settings
@@ -120,7 +119,7 @@ def expect_run(
     learnt = num_records * np.diag(information)
     curvature = learnt + prior_sd**-2.0
     u = scale_optimum(guide, curvature)
-    curvature_u = scale_curvature(guide, u)
+    curvature_u = guide.scale_curvature(u)
     steps = settings.learning_rate * rate * np.concatenate([curvature, curvature_u])
     root = np.sqrt(settings.learning_rate[: len(prior_sd)] * rate)
     hessian = num_records * information + np.diag(prior_sd**-2.0)
