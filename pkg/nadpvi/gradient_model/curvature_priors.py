@@ -106,7 +106,8 @@ def _settled(
     settled = np.concatenate([sums.phi_bar[: len(u)], u])
     sd = guide.standard_deviation(settled)
     least = np.where(np.isnan(prior_sd[: len(u)]), np.inf, prior_sd[: len(u)]) ** -2.0
-    of_locations = np.maximum(sd**-2.0, least)
+    with np.errstate(over="ignore"):  # of a run that diverged; GradientModel refuses it, by label
+        of_locations = np.maximum(sd**-2.0, least)
     log_derivative = scale_log_derivative(u, scale=guide.scale)
     curvature = np.concatenate([of_locations, of_scales])
     relative = np.concatenate(
