@@ -93,10 +93,10 @@ def levels(p, x, y):
 @pytest.mark.parametrize("guide", [na.MeanField(scale="variance"), FullRank(), LowRank(rank=1)])
 def test_sound_models_of_every_outcome_pass(outcome, kind, likelihood, guide):
     model = normal(outcome=outcome, outcome_kind=kind, log_likelihood=likelihood)
-    check_model(ModelDescription(model=model, schema=SCHEMA, guide=guide))
+    check_model(ModelDescription(model=model, schema=SCHEMA, guide=guide), num_draws=10)
     if outcome == "days":
         simulating = normal(simulate=sound_simulate)
-        check_model(ModelDescription(model=simulating, schema=SCHEMA, guide=guide))
+        check_model(ModelDescription(model=simulating, schema=SCHEMA, guide=guide), num_draws=10)
 
 
 def test_a_sound_model_gets_as_far_as_its_table(tmp_path):
@@ -310,7 +310,7 @@ class TestValues:
             log_prior=lambda p: np.zeros(len(p["chance"])),
             log_likelihood=lambda p, x, y: anp.log(p["chance"] * p["shares"][..., 1]) * y,
         )
-        check_model(ModelDescription(model=model, schema=SCHEMA, guide=na.MeanField()))
+        check_model(ModelDescription(model=model, schema=SCHEMA, guide=na.MeanField()), num_draws=10)
 
     def test_a_likelihood_without_parameters(self, refusal):
         model = normal(log_likelihood=lambda p, x, y: np.zeros((len(p["mean"]), len(y))))
@@ -323,7 +323,7 @@ class TestValues:
         if np.isnan(value):
             assert refusal(model).startswith("simulate draws outcomes that are not finite")
         else:
-            check_model(ModelDescription(model=model, schema=SCHEMA, guide=na.MeanField()))
+            check_model(ModelDescription(model=model, schema=SCHEMA, guide=na.MeanField()), num_draws=10)
 
 
 class TestCode:

@@ -124,7 +124,7 @@ def test_moments_labels_and_draws_are_of_one_length(model):
 
 
 def test_passes_the_dry_run(model, guide):
-    check_model(ModelDescription(model=model, schema=SCHEMA, guide=guide))
+    check_model(ModelDescription(model=model, schema=SCHEMA, guide=guide), num_draws=10)
 
 
 def test_log_likelihood_gives_one_number_a_record_and_keeps_records_apart(model):

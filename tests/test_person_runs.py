@@ -5,6 +5,7 @@ import pytest
 
 import nadpvi as na
 from nadpvi.description import ModelDescription
+from nadpvi.guides.antithetic import draw_antithetic
 from nadpvi.privacy.noise import GRID_UNITS, NoNoise
 from nadpvi.privacy.randomness import make_streams
 from nadpvi.privacy.sampling import poisson_sample
@@ -48,7 +49,8 @@ def sums(records, settings, *, seed=5):
         noise=noise,
         streams=make_streams(insecure_seed=seed),
     )
-    draws = make_streams(insecure_seed=seed).monte_carlo.standard_normal((10, len(noisy) // 2))
+    rng = make_streams(insecure_seed=seed).monte_carlo
+    draws = draw_antithetic(rng, num_draws=10, size=len(noisy) // 2)
     public = public_gradient(settings.description, phi=settings.initial_phi, standard_normal=draws)
     total = (noisy - settings.sampling_rate * public) * settings.preconditioner
     return np.round(total * GRID_UNITS / settings.clip_norm)

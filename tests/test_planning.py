@@ -16,6 +16,7 @@ from nadpvi.bijectors import softplus
 from nadpvi.cli.plan import plan as plan_command
 from nadpvi.description import ModelDescription
 from nadpvi.guides import MeanField
+from nadpvi.guides.antithetic import antithetic, draw_antithetic, num_independent
 from nadpvi.made_up import made_up_records, prior_draws
 from nadpvi.mechanism import make_mechanism
 from nadpvi.models import LogisticRegression, RecordBatch
@@ -87,7 +88,7 @@ class TestExpectedCurvature:
         rng = np.random.default_rng(3)
         theta = prior_draws(MODEL, described.design, num_draws=len(found), rng=rng)
         batch = made_up_records(MODEL, described.design, theta=theta, num_records=len(found), rng=rng)
-        noise = rng.standard_normal((3, 6))
+        noise = draw_antithetic(rng, num_draws=3, size=6)
         for b in range(5):
             gradients = autograd_route(
                 MODEL,
@@ -503,13 +504,14 @@ levels = ["no", "yes"]
         assert self.invoke(tmp_path).exit_code == 2
 
 
-def test_step_covariance_is_that_of_simulated_steps(described):
+@pytest.mark.parametrize("num_draws", [1, 3, 4])
+def test_step_covariance_is_that_of_simulated_steps(described, num_draws):
     # Poisson sampling and Monte Carlo draws alone, by simulation of the linear model that the formula is for.
     rng = np.random.default_rng(6)
     settings = dataclasses.replace(
         make_settings(described, na.DPVIConfig(), noise_multiplier=10.0),
         sampling_rate=0.3,
-        monte_carlo_samples=4,
+        monte_carlo_samples=num_draws,
     )
     num, rate = 400, 0.3
     scores = rng.normal(size=(num, 6)) * np.linspace(0.5, 1.5, 6)
@@ -521,7 +523,9 @@ def test_step_covariance_is_that_of_simulated_steps(described):
     )
     steps = 20_000
     inclusion = rng.random((steps, num)) < rate
-    shift = rng.standard_normal((steps, 4, 6)).mean(axis=1) / np.sqrt(np.diag(curvature))
+    fresh = rng.standard_normal((steps, num_independent(num_draws), 6))
+    shift = antithetic(fresh, out=np.empty((steps, num_draws, 6))).mean(axis=1)
+    shift /= np.sqrt(np.diag(curvature))
     made = inclusion @ scores + rate * shift @ curvature + 3.0 * rng.standard_normal((steps, 6))
     # A variance from 20,000 steps is known to 1 %.
     np.testing.assert_allclose(np.cov(made.T), expected, atol=0.05 * np.diag(expected).max())

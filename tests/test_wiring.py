@@ -12,6 +12,7 @@ from whole_run import whole_trace
 import nadpvi as na
 from nadpvi.containers.storage import HEADER, package_versions
 from nadpvi.description import ModelDescription
+from nadpvi.guides.antithetic import draw_antithetic
 from nadpvi.models.base import RecordBatch
 from nadpvi.privacy.noise import GRID_UNITS, NoNoise
 from nadpvi.privacy.randomness import make_streams
@@ -98,7 +99,8 @@ def test_one_record_stays_within_the_clip_norm_on_the_grid_end_to_end(schema, ta
         )
         assert noise.draws == 2
         rng = make_streams(insecure_seed=4).monte_carlo
-        public = public_gradient(description, phi=trace.phi[0], standard_normal=rng.standard_normal((10, 6)))
+        draws = draw_antithetic(rng, num_draws=10, size=6)
+        public = public_gradient(description, phi=trace.phi[0], standard_normal=draws)
         units = (trace.noisy_gradient[0] - public) * settings.preconditioner / settings.clip_norm * GRID_UNITS
         np.testing.assert_allclose(units, np.round(units), atol=1e-3)
         one.append(np.linalg.norm(units) / GRID_UNITS)
@@ -153,7 +155,8 @@ def test_a_record_contributes_the_same_integers_whoever_else_is_in_the_batch(num
         records = Records(x=x[rows], y=y[rows])
         noise = SilentGrid(2 * num_params)
         trace = whole_trace(records, settings, noise=noise, streams=make_streams(insecure_seed=4))
-        standard_normal = make_streams(insecure_seed=4).monte_carlo.standard_normal((10, num_params))
+        rng = make_streams(insecure_seed=4).monte_carlo
+        standard_normal = draw_antithetic(rng, num_draws=10, size=num_params)
         public = public_gradient(description, phi=trace.phi[0], standard_normal=standard_normal)
         units = (trace.noisy_gradient[0] - public) * settings.preconditioner / settings.clip_norm * GRID_UNITS
         np.testing.assert_allclose(units, np.round(units), atol=1e-2)

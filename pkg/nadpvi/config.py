@@ -42,7 +42,8 @@ class DPVIConfig:
     learning_rate : float, optional
         Replaces the heuristic: the step size of a location; that of a scale is this times beta_u.
     monte_carlo_samples : int
-        S >= 1, reparameterised draws per step, shared by the whole batch (Eq. 56).
+        S >= 1, reparameterised draws per step, shared by the whole batch (Eq. 56). They come in pairs of
+        opposite noise, so choose an even number (`nadpvi.guides.antithetic`).
     initial_mu : float or mapping of str to float, optional
         Start of the locations, on the unconstrained scale: the prior's mean when omitted; one number for all;
         or numbers by parameter label, the others starting at the prior's mean. From a far start the iterates'

@@ -16,6 +16,7 @@ from nadpvi.description import ModelDescription
 from nadpvi.encoding import Design
 from nadpvi.errors import ArgumentError, ModelError
 from nadpvi.guides import MeanField
+from nadpvi.guides.antithetic import draw_antithetic
 from nadpvi.made_up import made_up_records, prior_draws
 from nadpvi.models.base import Model, RecordBatch
 from nadpvi.settings import Settings
@@ -124,7 +125,7 @@ def clipping_norms(
         theta = prior_draws(model, design, num_draws=num_rows, rng=rng)
         batch = made_up_records(model, design, theta=theta, num_records=num_rows, rng=rng)
         phi = np.concatenate([theta, scales], axis=1)
-        noise = rng.standard_normal((draws, num_params))
+        noise = draw_antithetic(rng, num_draws=draws, size=num_params)
         gradient = _theta_gradient(model, guide.draw(phi, noise[:, None, :]), x=batch.x, y=batch.y)
         rows = guide.pull_back(phi, theta_gradient=gradient, standard_normal=noise) * settings.preconditioner
         norms.append(linalg.norm(rows, axis=1))

@@ -6,15 +6,15 @@ prior's covariance. The negative ELBO has curvature ``H = N J + P^-1`` in the lo
 do not interact to this order, nor scales among each other. Near the optimum phi_star a step's noisy gradient
 is ``kappa H (phi - phi_star)`` plus noise of covariance
 
-    S = diag((sigma C / beta)^2) + kappa (1 - kappa) N J + (kappa^2 / M) H diag(H)^-1 H
+    S = diag((sigma C / beta)^2) + kappa (1 - kappa) N J + (M mod 2) (kappa / M)^2 H diag(H)^-1 H
 
 from the mechanism, from Poisson sampling (at the optimum the records' gradients have mean zero and second
-moment J), and from the guide's M Monte Carlo draws. The noise of different steps is independent, so that the
-window's estimate of phi_star, given H, has covariance ``W^-1 = H^-1 S H^-1 / (n kappa^2)``. Under the prior,
-phi_star itself varies with covariance ``V = P - H^-1``, what the records teach about theta; knowing it only
-through the trace adds ``(V^-1 + W)^-1`` to the covariance H^-1 of the non-private posterior. The sum never
-exceeds P: a drowned direction returns to its prior. Not counted: that H has to be learnt from the trace too,
-and what clipping does.
+moment J), and from the guide's M Monte Carlo draws, of which an odd one has no opposite. The noise of
+different steps is independent, so that the window's estimate of phi_star, given H, has covariance ``W^-1 =
+H^-1 S H^-1 / (n kappa^2)``. Under the prior, phi_star itself varies with covariance ``V = P - H^-1``, what the
+records teach about theta; knowing it only through the trace adds ``(V^-1 + W)^-1`` to the covariance H^-1 of
+the non-private posterior. The sum never exceeds P: a drowned direction returns to its prior. Not counted:
+that H has to be learnt from the trace too, and what clipping does.
 """
 
 import math
@@ -36,6 +36,9 @@ from nadpvi.settings import Settings
 __all__ = ["ExpectedRun", "LocationSpread", "expect_run", "location_spread", "step_covariance"]
 
 Array = NDArray[np.float64]
+
+# Share of the largest variance.
+_LEAST_NOISE = 1e-12
 
 
 class LocationSpread(NamedTuple):
@@ -178,7 +181,7 @@ def location_spread(
     prior_sd : ndarray, shape (K,)
         Square roots of the diagonal of P.
     covariance : ndarray, shape (K, K)
-        S, positive definite, from `step_covariance`.
+        S, positive semi-definite and not zero, from `step_covariance`.
     num_records, num_window_steps, sampling_rate
         N, n and kappa.
     """
@@ -190,7 +193,9 @@ def location_spread(
     posterior_root = prior_sd[:, None] * basis / np.sqrt(1.0 + gain)
     signal_root = posterior_root * np.sqrt(gain)
     pulled = basis / prior_sd[:, None] * np.sqrt(gain * (1.0 + gain))
-    noise_root = linalg.cholesky(covariance, lower=True)
+    # Without privacy noise S has no part where the records say nothing: a trace of it keeps the factor whole.
+    least = _LEAST_NOISE * np.diag(covariance).max() * np.eye(len(gain))
+    noise_root = linalg.cholesky(covariance + least, lower=True)
     scaled = math.sqrt(num_window_steps) * sampling_rate
     seen = scaled * linalg.solve_triangular(noise_root, pulled, lower=True)
     factor = linalg.cholesky(np.eye(len(gain)) + seen.T @ seen, lower=True)
@@ -222,7 +227,10 @@ def step_covariance(
     """
     rate = settings.sampling_rate
     curvature = num_records * information + np.diag(prior_sd**-2.0)
-    monte_carlo = rate**2 / settings.monte_carlo_samples * (curvature / np.diag(curvature)) @ curvature
+    num_draws = settings.monte_carlo_samples
+    # The mean of the draws' noise: zero in pairs of opposite sign, that of the one without an opposite else.
+    unpaired = (num_draws % 2) / num_draws**2
+    monte_carlo = unpaired * rate**2 * (curvature / np.diag(curvature)) @ curvature
     subsampling = rate * (1.0 - rate) * num_records * information
     covariance: Array = np.diag(noise_std**2) + subsampling + monte_carlo
     return covariance

@@ -110,7 +110,7 @@ def plan(
             f"plan holds a square matrix of all parameters and takes at most {_MOST_PARAMETERS} of them (got "
             f"{len(description.names)})."
         )
-    check_model(description)
+    check_model(description, num_draws=settings_in.monte_carlo_samples)
     mechanism = make_mechanism(description, privacy=privacy, config=settings_in)
     return _make_plan(
         mechanism, num_records=num_records, num_window_steps=num_window_steps, measure_time=measure_time

@@ -28,7 +28,7 @@ _CACHE_LINE = 64  # bytes
 
 
 class Block(NamedTuple):
-    """A batch of fixed shape whose first `num_records` rows are records; the rest are zeros. Private.
+    """A batch of fixed shape whose first `num_records` rows are records; the rest repeat the first. Private.
 
     `multiplicities` (B,), if there are any, says how many times each row counts; the padding's are zero.
     """
@@ -87,7 +87,7 @@ def blocks(
     multiplicities: NDArray[np.int64] | None = None,
     workspace: Workspace | None = None,
 ) -> Iterator[Block]:
-    """Yield the sampled rows in zero-padded float64 blocks of one shape; nothing for an empty batch.
+    """Yield the sampled rows in padded float64 blocks of one shape; nothing for an empty batch.
 
     The shape must not depend on the batch: a matrix product picks its kernel by shape, so that otherwise one
     record's arrival could move the last bit of another's gradient, and truncation a whole grid unit.
@@ -127,18 +127,23 @@ def _buffer(workspace: Workspace, stored: NDArray[Any], out: Array, name: str) -
 
 
 def _gather(stored: NDArray[Any], chosen: NDArray[np.int64], *, out: Array, buffer: NDArray[Any]) -> None:
-    """Fill a block with the chosen records and zeros below them."""
+    """Fill a block with the chosen records and, below them, the first of them again.
+
+    What the padding gives is masked. It is a record of the block, so that a model which raises on other
+    values, on zeros say, fails by a record of the block and by nothing else: or else a block with padding
+    would be lost where one more record, which leaves none, would bring all of it back.
+    """
     # An index is in range by its making; "clip" spares the check, and a copy that the check would need.
     stored.take(chosen, axis=0, out=buffer[: len(chosen)], mode="clip")
     if buffer is not out:
         out[: len(chosen)] = buffer[: len(chosen)]
-    out[len(chosen) :] = 0.0
+    out[len(chosen) :] = out[0]
 
 
 def evaluated(block: Block, evaluate: Callable[[RecordBatch], _T]) -> Iterator[tuple[_T, Block]]:
     """Yield what a model's code gives for a block, and the block that it is of.
 
-    Where it raises, the block is halved, in the same zero-padded shape, until what fails stands alone; that
+    Where it raises, the block is halved, in the same padded shape, until what fails stands alone; that
     row is left out. Errors and warnings are dropped: they may show a record.
     """
     try:
@@ -162,12 +167,13 @@ def _part(block: Block, start: int, stop: int) -> Block:
     return Block(
         RecordBatch(x=_moved(batch.x, start, stop), y=_moved(batch.y, start, stop)),
         stop - start,
-        None if times is None else _moved(times, start, stop),
+        None if times is None else _moved(times, start, stop, padding=0.0),
     )
 
 
-def _moved(whole: Array, start: int, stop: int) -> Array:
-    """Return some rows at the top of an array of the same shape, zeros below."""
-    part = np.zeros_like(whole)
+def _moved(whole: Array, start: int, stop: int, *, padding: float | None = None) -> Array:
+    """Return some rows at the top of an array of one shape, and the first of them, or a number, below."""
+    part = np.empty_like(whole)
     part[: stop - start] = whole[start:stop]
+    part[stop - start :] = whole[start] if padding is None else padding
     return part

@@ -89,7 +89,7 @@ def choose(
     mechanisms = []
     for config in configs:
         description = ModelDescription(model=model, schema=schema, guide=config.guide)
-        check_model(description)
+        check_model(description, num_draws=config.monte_carlo_samples)
         mechanisms.append(make_mechanism(description, privacy=privacy, config=config, selection=selection))
     streams = make_streams(insecure_seed=insecure_seed)
     guarantee = mechanisms[0].guarantee(

@@ -118,7 +118,7 @@ def release(
         _check_checkpoint(
             checkpoint, description, privacy=privacy, config=settings, insecure_seed=insecure_seed
         )
-    check_model(description)
+    check_model(description, num_draws=settings.monte_carlo_samples)
     mechanism = make_mechanism(description, privacy=privacy, config=settings)
     secret = secrets.token_bytes(32)
     streams = make_streams(insecure_seed=insecure_seed, secret=secret)

@@ -10,13 +10,14 @@ from nadpvi.callbacks import StepDone
 from nadpvi.description import ModelDescription
 from nadpvi.encoding import Design
 from nadpvi.errors import DivergenceError
+from nadpvi.guides.antithetic import draw_antithetic
 from nadpvi.models.base import Model
 from nadpvi.privacy.noise import NoiseSource
 from nadpvi.privacy.randomness import Streams
 from nadpvi.privacy.sampling import poisson_sample
 from nadpvi.private.batches import Workspace, block_rows, blocks, evaluated
 from nadpvi.private.dpsgd import check_exact_sums, clipped_sum, release_gradient
-from nadpvi.private.gradients import gradient_function, known_prior_gradient, with_shared_term
+from nadpvi.private.gradients import gradient_function, with_shared_term
 from nadpvi.private.keeping import Keeper
 from nadpvi.private.records import Records
 from nadpvi.settings import Settings
@@ -57,7 +58,9 @@ def step(
     streams.check_process()
     guide = settings.description.guide
     num_noise = guide.num_noise(guide.num_params(len(state.phi)))
-    standard_normal = streams.monte_carlo.standard_normal((settings.monte_carlo_samples, num_noise))
+    standard_normal = draw_antithetic(
+        streams.monte_carlo, num_draws=settings.monte_carlo_samples, size=num_noise
+    )
     theta = guide.draw(state.phi, standard_normal)
     gradients_of = gradient_function(
         settings.description.model,
@@ -69,11 +72,7 @@ def step(
         workspace=workspace,
     )
     public = public_gradient(
-        settings.description,
-        phi=state.phi,
-        standard_normal=standard_normal,
-        theta=theta,
-        prior_gradient=known_prior_gradient(gradients_of),
+        settings.description, phi=state.phi, standard_normal=standard_normal, theta=theta
     )
     share = None if settings.num_records is None else settings.preconditioner * public / settings.num_records
     rows, multiplicities = sampled_rows(records, streams=streams, sampling_rate=settings.sampling_rate)
@@ -118,12 +117,7 @@ def sampled_rows(
 
 
 def public_gradient(
-    description: ModelDescription,
-    *,
-    phi: Array,
-    standard_normal: Array,
-    theta: Array | None = None,
-    prior_gradient: Array | None = None,
+    description: ModelDescription, *, phi: Array, standard_normal: Array, theta: Array | None = None
 ) -> Array:
     """Return the gradient of -E_q log p(theta) - entropy(q), shape (D,): no record is involved.
 
@@ -137,16 +131,13 @@ def public_gradient(
         Noise of the step's shared draws.
     theta : ndarray, shape (S, K), optional
         The draws, if they are known.
-    prior_gradient : ndarray, shape (D,), optional
-        The gradient of -E_q log p(theta), if it is known.
     """
     guide = description.guide
-    if prior_gradient is None:
-        if theta is None:
-            theta = guide.draw(phi, standard_normal)
-        score = prior_score(description.model, theta, design=description.design)
-        prior_gradient = -guide.pull_back(phi, theta_gradient=score, standard_normal=standard_normal)
-    gradient: Array = prior_gradient - guide.entropy_gradient(phi)
+    if theta is None:
+        theta = guide.draw(phi, standard_normal)
+    score = prior_score(description.model, theta, design=description.design)
+    expected = guide.pull_back(phi, theta_gradient=score, standard_normal=standard_normal)
+    gradient: Array = -expected - guide.entropy_gradient(phi)
     return gradient
 
 

@@ -16,7 +16,7 @@ from nadpvi.guides import Guide
 from nadpvi.models.base import Model
 from nadpvi.private.batches import Workspace
 from nadpvi.private.routes.autograd import autograd_route
-from nadpvi.private.routes.exponential import ExponentialStep, exponential_route
+from nadpvi.private.routes.exponential import exponential_route
 from nadpvi.private.routes.linear import linear_route
 from nadpvi.private.routes.rows import DenseGradients, GradientFunction, PerRecordGradients
 
@@ -27,7 +27,6 @@ __all__ = [
     "autograd_route",
     "exponential_route",
     "gradient_function",
-    "known_prior_gradient",
     "linear_route",
     "with_shared_term",
 ]
@@ -79,11 +78,6 @@ def gradient_function(
         workspace=workspace,
     )
     return made
-
-
-def known_prior_gradient(gradients_of: GradientFunction) -> Array | None:
-    """Return the gradient of -E_q log p(theta), shape (D,), if a route had it at hand; it saw no record."""
-    return gradients_of.prior_gradient if isinstance(gradients_of, ExponentialStep) else None
 
 
 def with_shared_term(gradients: PerRecordGradients, *, share: Array, num_rows: int) -> DenseGradients:

@@ -75,7 +75,7 @@ def resume(
         if not old.steps_left:
             raise PrivacyError(f"the run of {path} is complete; its release is that of partial_release.")
         mechanism = old.mechanism if model is None else old.mechanism.with_model(model)
-        check_model(mechanism.description)
+        check_model(mechanism.description, num_draws=mechanism.settings.monte_carlo_samples)
         streams = make_streams(insecure_seed=None, secret=old.secret)
         noise = mechanism.noise_source(streams, num_steps=old.steps_left)
         guarantee = mechanism.guarantee(noise, num_steps=mechanism.settings.num_steps, was_interrupted=True)

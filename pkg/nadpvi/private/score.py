@@ -10,12 +10,12 @@ from nadpvi.private.batches import blocks, evaluated
 from nadpvi.private.dpsgd import exact_sum
 from nadpvi.private.records import Records
 
-__all__ = ["NUM_DRAWS", "private_score"]
+__all__ = ["SCORE_ROWS", "NUM_DRAWS", "private_score"]
 
 Array = NDArray[np.float64]
 
 NUM_DRAWS = 10
-_ROWS = 1024
+SCORE_ROWS = 1024
 
 
 def private_score(
@@ -73,7 +73,9 @@ def private_score(
             values: Array = np.asarray(description.model.log_likelihood(theta, batch)).mean(axis=0)
         return values
 
-    for block in blocks(records, np.arange(len(records.y)), num_rows=_ROWS, multiplicities=records.counts):
+    for block in blocks(
+        records, np.arange(len(records.y)), num_rows=SCORE_ROWS, multiplicities=records.counts
+    ):
         for values, part in evaluated(block, values_of):
             known = values[: part.num_records]
             shares = np.where(np.isfinite(known), np.clip(known, -bound, bound), 0.0)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from nadpvi.guides.antithetic import antithetic, num_independent
 from nadpvi.privacy.noise import NoiseSource, NoNoise, SimulatedGaussianNoise
 from nadpvi.privacy.randomness import Streams
 from nadpvi.private.replicates.rows import SampledRows, lay_out
@@ -113,4 +114,5 @@ class RandomBlocks:
 
 def _draw_normals(rng: np.random.Generator, *, place: int, out: Array) -> None:
     """Draw one replicate's noise of the guide, in the order in which single steps would."""
-    rng.standard_normal(out=out)
+    num_steps, num_draws, num_noise = out.shape
+    antithetic(rng.standard_normal((num_steps, num_independent(num_draws), num_noise)), out=out)

@@ -12,8 +12,6 @@ __all__ = ["DenseGradients", "GradientFunction", "Part", "PerRecordGradients", "
 
 Array = NDArray[np.float64]
 
-_SHORT = 20
-
 
 class Part(NamedTuple):
     """Some columns of B rows: their places in phi, and the values there, shape (B, number of places)."""
@@ -24,9 +22,8 @@ class Part(NamedTuple):
 
 def squared_lengths(rows: Array) -> Array:
     """Return each row's squared length, shape (B,), a new array."""
-    # A dot product a row is the fastest where rows lie one after the other and are not very short.
-    is_long = rows.shape[1] > _SHORT and rows.flags.c_contiguous
-    lengths: Array = np.vecdot(rows, rows) if is_long else np.einsum("bd,bd->b", rows, rows)
+    # Not a dot product a row: some BLAS round it by where in memory the row begins, that is, by its place.
+    lengths: Array = np.einsum("bd,bd->b", rows, rows)
     return lengths
 
 
