@@ -528,7 +528,7 @@ class TestPriorMoments:
             (lambda p: normal_density(p["a"]), [A, RATE], "flat does not depend on rate"),
             (lambda p: normal_density(p["pair"][..., 0]), [PAIR], "flat does not depend on b"),
             (lambda p: -anp.log(p["rate"]), [RATE], "flat gives rate no finite variance"),
-            (lambda p: 0.5 * anp.log(p["rate"]), [RATE], "flat has no peak"),
+            (lambda p: 0.5 * anp.log(p["rate"]), [RATE], "flat gives rate no finite variance"),
             (lambda p: 0.1 * p["a"], [A], "flat has no peak"),
             (lambda p: -anp.log1p(p["a"] ** 2), [A], "flat gives a no finite variance"),
             (

@@ -147,22 +147,38 @@ class TestBox:
         with pytest.raises(na.ArgumentError, match="box_mu"):
             na.DPVIConfig(box_mu=box)
 
-    def test_a_start_outside_is_refused_or_moved_in(self, schema):
+    def test_a_start_outside_is_refused(self, schema):
         with pytest.raises(na.ArgumentError, match="initial_u must lie in box_u"):
             na.DPVIConfig(box_u=(0.0, 1.0))
-        assert settings_for(schema, box_mu=(0.5, 1.0)).initial_phi[:3].tolist() == [0.5] * 3
+        for start in (None, 2.0, {"Intercept": 2.0, "a": 0.7}):
+            with pytest.raises(
+                na.ArgumentError, match=r"box_mu must hold the start (0|2) of (Intercept|a)"
+            ):
+                settings_for(schema, box_mu=(0.5, 1.0), initial_mu=start)
+        assert settings_for(schema, box_mu=(0.5, 1.0), initial_mu=0.5).initial_phi[:3].tolist() == [0.5] * 3
 
 
 class TestKept:
     def test_thinning_keeps_each_kth_step_from_the_last_back(self, schema, table):
         whole = run(schema, table)
-        for thin in (2, 3, 7, 40, 100):
+        for thin in (2, 3, 7, 13):
             made = run(schema, table, thin=thin)
             rows = np.arange(39, -1, -thin)[::-1]
             np.testing.assert_array_equal(made.phi, whole.phi[rows])
             np.testing.assert_array_equal(made.noisy_gradient, whole.noisy_gradient[rows])
             np.testing.assert_array_equal(made.final_phi, whole.final_phi)
             assert made.guarantee.num_steps == 40
+
+    @pytest.mark.parametrize("thin", [14, 40, 100])
+    def test_thinning_that_leaves_too_little_is_refused(self, thin):
+        with pytest.raises(na.ArgumentError, match=f"thin={thin} leaves"):
+            na.DPVIConfig(num_steps=40, thin=thin)
+
+    def test_early_steps_within_a_fixed_window_are_refused(self):
+        early = {"num_steps": 40, "early_factor": 5.0, "keep": "sums"}
+        assert na.DPVIConfig(**early, early_steps=8).early_steps == 8
+        with pytest.raises(na.ArgumentError, match=r"starts at step 8 \(got 9\): raise burn_in"):
+            na.DPVIConfig(**early, early_steps=9)
 
     def test_sums_are_those_of_the_trace(self, schema, table):
         whole = run(schema, table)

@@ -1,12 +1,14 @@
 """Public settings of a DP-SGD variational run."""
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from nadpvi.checks import check_count, check_positive, check_real
 from nadpvi.errors import ArgumentError
+from nadpvi.gradient_model.data import MIN_WINDOW
 from nadpvi.gradient_model.sums import DEFAULT_BURN_IN, window_start
 from nadpvi.guides import Guide, MeanField, check_guide, guide_from_dict
 
@@ -176,7 +178,17 @@ class DPVIConfig:
         if self.keep == "trace" and self.burn_in != DEFAULT_BURN_IN:
             raise ArgumentError('burn_in is set here for keep="sums" only; infer takes its own.')
         if self.keep == "sums":
-            window_start(self.num_steps, burn_in=self.burn_in)
+            start = window_start(self.num_steps, burn_in=self.burn_in)
+            if self.early_steps > start:
+                raise ArgumentError(
+                    f'early_steps must end before the window, which with keep="sums" starts at step {start} '
+                    f"(got {self.early_steps}): raise burn_in."
+                )
+        elif self.thin > 1 and math.ceil(self.num_steps / self.thin) < MIN_WINDOW / (1.0 - DEFAULT_BURN_IN):
+            raise ArgumentError(
+                f"thin={self.thin} leaves {math.ceil(self.num_steps / self.thin)} of {self.num_steps} steps, "
+                "too few to learn from: lower it."
+            )
 
     def _check_prior_term(self) -> None:
         """Refuse a prior term that is unknown, or that lacks its record count or has one for nothing."""

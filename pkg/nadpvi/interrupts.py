@@ -15,6 +15,9 @@ class RunInterrupted(KeyboardInterrupt):
         callback watched them. Save it: that much is spent.
     """
 
-    def __init__(self, release: Release, *, num_done: int, num_steps: int) -> None:
-        super().__init__(f"interrupted after {num_done} of {num_steps} steps")
+    def __init__(
+        self, release: Release, *, num_done: int, num_steps: int, failure: BaseException | None = None
+    ) -> None:
+        by = "" if failure is None else f": the callback raised {type(failure).__name__}: {failure}"
+        super().__init__(f"interrupted after {num_done} of {num_steps} steps{by}")
         self.release = release

@@ -5,7 +5,7 @@ independent of each other. They serve to try a model before the real table is op
 run will cost; they say nothing about how real records are distributed.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,7 @@ from nadpvi.encoding import Design, encode_features, encode_outcome
 from nadpvi.models.base import Model, RecordBatch, SimulatingModel
 from nadpvi.schema import Schema
 
-__all__ = ["made_up_records", "made_up_table", "prior_draws"]
+__all__ = ["edge_records", "made_up_records", "made_up_table", "prior_draws"]
 
 Array = NDArray[np.float64]
 
@@ -74,6 +74,24 @@ def made_up_records(
         return RecordBatch(x=x, y=encode_outcome(design, table).y)
     y = np.asarray(model.simulate(theta, x, rng=rng), dtype=np.float64)
     return RecordBatch(x=x, y=np.clip(y, *design.outcome_bounds) if clamp else y)
+
+
+def edge_records(design: Design, *, num_records: int, rng: np.random.Generator) -> Iterator[RecordBatch]:
+    """Yield made-up records whose numbers all are at one of their bounds, where clamping puts real ones.
+
+    One batch for each bound of the predictors and of the outcome; levels are made up as ever.
+    """
+    for bound in ("lower", "upper"):
+        table = made_up_table(design.schema, num_records=num_records, rng=rng)
+        for column in design.schema.columns:
+            if isinstance(column, RealColumn | CountColumn):
+                table[column.name] = getattr(column, bound)
+        x = encode_features(design, table).x
+        if design.outcome is None:
+            yield RecordBatch(x=x, y=encode_outcome(design, table).y)
+        else:
+            for y in design.outcome_bounds:
+                yield RecordBatch(x=x, y=np.full(num_records, y))
 
 
 def prior_draws(model: Model, design: Design, *, num_draws: int, rng: np.random.Generator) -> Array:

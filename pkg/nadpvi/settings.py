@@ -107,7 +107,8 @@ def make_settings(description: ModelDescription, config: DPVIConfig, *, noise_mu
         description, learning_rate=learning_rate * config.early_factor, sampling_rate=config.sampling_rate
     )
     lower, upper = _box(config, num_params=num_params, dimension=dimension)
-    start = np.clip(_start(description, config), lower[:num_params], upper[:num_params])
+    start = _start(description, config)
+    _check_start(description, start, lower=lower[:num_params], upper=upper[:num_params])
     return Settings(
         description=description,
         num_steps=config.num_steps,
@@ -116,7 +117,7 @@ def make_settings(description: ModelDescription, config: DPVIConfig, *, noise_mu
         monte_carlo_samples=config.monte_carlo_samples,
         preconditioner=preconditioner,
         learning_rate=learning_rate,
-        initial_phi=np.clip(config.guide.initial(mean=start, u=config.initial_u), lower, upper),
+        initial_phi=config.guide.initial(mean=start, u=config.initial_u),
         early_steps=config.early_steps,
         early_factor=config.early_factor,
         lower=lower,
@@ -136,6 +137,17 @@ def _start(description: ModelDescription, config: DPVIConfig) -> Array:
     if isinstance(config.initial_mu, Mapping):
         return _replaced(mean, config.initial_mu, labels=description.names, name="initial_mu")
     return np.full(len(mean), config.initial_mu)
+
+
+def _check_start(description: ModelDescription, start: Array, *, lower: Array, upper: Array) -> None:
+    """Raise unless every location starts within its box: at the edge it could stay there."""
+    outside = np.flatnonzero((start < lower) | (start > upper))
+    if outside.size:
+        worst = outside[0]
+        raise ArgumentError(
+            f"box_mu must hold the start {start[worst]:g} of {description.names[worst]} (got "
+            f"{lower[worst]:g} to {upper[worst]:g}): widen it or set initial_mu."
+        )
 
 
 def _factors(description: ModelDescription, config: DPVIConfig) -> Array:

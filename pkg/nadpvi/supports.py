@@ -89,7 +89,7 @@ class _Positive(_Real):
         return _shaped(_exp(z), shape)
 
     def log_jacobian(self, z: Array, shape: Shape) -> Array:
-        return _summed(z, 1)
+        return _summed(_held(z), 1)
 
     def contains(self, value: Array) -> bool:
         return super().contains(value) and bool((value > 0).all())
@@ -134,7 +134,7 @@ class _Ordered:
         return _array(anp.concatenate([first, later], axis=-1))
 
     def log_jacobian(self, z: Array, shape: Shape) -> Array:
-        return _summed(_shaped(z, shape)[..., 1:], len(shape))
+        return _summed(_held(_shaped(z, shape)[..., 1:]), len(shape))
 
     def contains(self, value: Array) -> bool:
         return bool(np.isfinite(value).all() and (np.diff(value, axis=-1) > 0).all())
@@ -211,7 +211,7 @@ class _Covariance:
         rows, columns = np.tril_indices(size)
         # Each diagonal entry (k from 0) to the power size - k + 1, its own exp included, and twice each.
         weights = np.where(rows == columns, size - rows + 1.0, 0.0)
-        entries = _shaped(z, (*shape[:-2], len(rows))) * weights
+        entries = _held(_shaped(z, (*shape[:-2], len(rows))), largest=_LARGEST_EXPONENT / 2) * weights
         return _summed(entries, len(shape) - 1) + math.prod(shape[:-2]) * size * math.log(2.0)
 
     def contains(self, value: Array) -> bool:
@@ -272,7 +272,15 @@ def _summed(value: Array, num_axes: int) -> Array:
 
 def _exp(z: Array, *, largest: float = _LARGEST_EXPONENT) -> Array:
     """Return exp(z), held between exp(-largest) and exp(largest)."""
-    return _array(anp.exp(anp.clip(z, -largest, largest)))
+    return _array(anp.exp(_held(z, largest=largest)))
+
+
+def _held(z: Array, *, largest: float = _LARGEST_EXPONENT) -> Array:
+    """Return z as the exponential sees it: where that stands still, so does the Jacobian.
+
+    Else the density of a proper prior would rise again far out, without end.
+    """
+    return _array(anp.clip(z, -largest, largest))
 
 
 def _log(value: Array) -> Array:

@@ -13,6 +13,7 @@ from scipy.special import digamma, gammaln, polygamma
 from nadpvi.checks import check_positive
 from nadpvi.encoding import Design
 from nadpvi.models.base import Parameter, RecordBatch
+from nadpvi.models.exponential_family import draw_log_gamma
 from nadpvi.models.links import bounded_exp, bounded_exp_slope, log_rising, log_rising_slope
 from nadpvi.models.regression import Regression, linear_predictor, shared
 
@@ -117,9 +118,9 @@ class NegativeBinomialRegression(Regression):
     def simulate(self, theta: Array, x: Array, *, rng: np.random.Generator) -> Array:
         """Return counts: theta (K,) or (..., B, K) and x (B, F) -> (B,) or (..., B)."""
         predictor = linear_predictor(theta[..., :-1], x)
-        dispersion = np.exp(np.minimum(theta[..., -1], _LARGEST_LOG_DISPERSION))
+        log_dispersion = np.clip(theta[..., -1], -_LARGEST_LOG_DISPERSION, _LARGEST_LOG_DISPERSION)
+        dispersion = np.broadcast_to(np.exp(log_dispersion), predictor.shape)
         # A Poisson rate that varies by a gamma factor of mean 1.
-        with np.errstate(divide="ignore"):
-            log_factor = np.log(rng.gamma(np.broadcast_to(dispersion, predictor.shape)))
-        log_rate = predictor + log_factor - np.log(dispersion)
+        log_factor = draw_log_gamma(dispersion, size=predictor.shape, rng=rng) - log_dispersion
+        log_rate = predictor + log_factor
         return rng.poisson(np.exp(np.minimum(log_rate, _LARGEST_LOG_RATE))).astype(np.float64)

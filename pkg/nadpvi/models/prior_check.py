@@ -57,7 +57,8 @@ def check_log_prior(log_prior: LogDensity, theta: Array, *, blocks: Sequence[Par
         if block.support not in _BOUNDED and not matters.all():
             missing = block.labels[int(matters.argmin())] if len(matters) > 1 else block.name
             raise ModelError(
-                f"{name} does not depend on {missing}: a flat prior there is improper; give it a prior."
+                f"{name} does not depend on {missing}: a flat prior there is improper; give it a prior, or "
+                "support='unit_interval' if it is uniform between two bounds, with a linear map in the model."
             )
 
 

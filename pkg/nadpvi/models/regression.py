@@ -98,9 +98,11 @@ class Regression:
     ) -> tuple[float | Array, float | Array]:
         """Return prior mean and sd of the J F coefficients: numbers if all are alike, else shape (J F,)."""
         both: list[float | Array] = []
-        for name, default in (("prior_mean", 0.0), ("prior_sd", 1.0)):
+        for name in ("prior_mean", "prior_sd"):
             setting = getattr(self, name)
             if isinstance(setting, tuple):
+                # What a mapping does not name keeps the model's own default.
+                default: Any = self.__dataclass_fields__[name].default
                 values = coefficient_values(design, setting, name=name, default=default)
                 both.append(np.tile(values, num_coefficients // len(values)))
             else:

@@ -10,11 +10,12 @@ is ``kappa H (phi - phi_star)`` plus noise of covariance
 
 from the mechanism, from Poisson sampling (at the optimum the records' gradients have mean zero and second
 moment J), and from the guide's M Monte Carlo draws, of which an odd one has no opposite. The noise of
-different steps is independent, so that the window's estimate of phi_star, given H, has covariance ``W^-1 =
-H^-1 S H^-1 / (n kappa^2)``. Under the prior, phi_star itself varies with covariance ``V = P - H^-1``, what the
-records teach about theta; knowing it only through the trace adds ``(V^-1 + W)^-1`` to the covariance H^-1 of
-the non-private posterior. The sum never exceeds P: a drowned direction returns to its prior. Not counted:
-that H has to be learnt from the trace too, and what clipping does.
+different steps is independent, so that the window's estimate of phi_star, given H, has covariance
+``W^-1 = H^-1 S H^-1 / (n kappa^2)``. Under the prior, phi_star itself varies with covariance
+``V = P - H^-1``, what the records teach about theta; knowing it only through the trace adds
+``(V^-1 + W)^-1`` to the covariance H^-1 of the non-private posterior. The sum never exceeds P: a drowned
+direction returns to its prior. Not counted: that H has to be learnt from the trace too, and what clipping
+does.
 """
 
 import math

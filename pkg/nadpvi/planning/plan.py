@@ -22,6 +22,7 @@ from nadpvi.errors import ArgumentError, ModelError
 from nadpvi.gradient_model.sums import DEFAULT_BURN_IN, window_start
 from nadpvi.mechanism import Mechanism, make_mechanism
 from nadpvi.models.base import Model, Parameter, SimulatingModel
+from nadpvi.models.custom import CustomModel
 from nadpvi.planning.curvature import mean_field_of
 from nadpvi.planning.expectations import expect_run
 from nadpvi.planning.report import Plan
@@ -229,9 +230,11 @@ def _check_types(model: object, *, schema: object, privacy: object, config: obje
         if not isinstance(value, kind):
             raise ArgumentError(f"{name} must be {wanted} (got {type(value).__name__}).")
     if not isinstance(model, SimulatingModel):
+        own = isinstance(model, CustomModel)
+        named = f"the model {model.name!r}" if isinstance(model, CustomModel) else type(model).__name__
+        missing = "simulate(p, x, rng)" if own else "simulate(theta, x, *, rng)"
         raise ModelError(
-            f"{type(model).__name__} cannot be planned for: it has no simulate(theta, x, *, rng), which "
-            "draws outcomes from the model."
+            f"{named} cannot be planned for: it has no {missing}, which draws outcomes from the model."
         )
 
 

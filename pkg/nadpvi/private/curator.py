@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from nadpvi.attempts import hold_attempt, note_steps
-from nadpvi.callbacks import Callback
+from nadpvi.callbacks import Callback, check_callback
 from nadpvi.config import DPVIConfig
 from nadpvi.containers.release import Release
 from nadpvi.containers.storage import check_writable
@@ -108,8 +108,7 @@ def release(
     settings = config if config is not None else DPVIConfig()
     check_types(model, schema=schema, privacy=privacy, config=settings)
     check_ledger(ledger)
-    if callback is not None and not callable(callback):
-        raise ArgumentError(f"callback must be a function of a StepDone (got {type(callback).__name__}).")
+    check_callback(callback)
     reading = Reading(collapse=collapse, storage=storage)
     if insecure_seed is not None:
         check_seed("insecure_seed", insecure_seed)

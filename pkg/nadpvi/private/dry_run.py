@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from nadpvi.description import ModelDescription
 from nadpvi.errors import ModelError, NadpviError, PrivacyError
-from nadpvi.made_up import prior_draws
+from nadpvi.made_up import edge_records, prior_draws
 from nadpvi.models.base import RecordBatch
 from nadpvi.models.prior_check import check_log_prior, gradient_of
 from nadpvi.private.batches import block_rows
@@ -62,6 +62,7 @@ def check_model(description: ModelDescription, *, num_draws: int) -> None:
     value = value_of(description, theta, batch, name=name)
     _check_value(value, name=name)
     first = finite_first(description, batch, name=name)
+    _check_repeatable(description, batch, first, name=name)
     general = first_gradient(description, batch, name=name, route=autograd_route)
     if not np.allclose(first, general, rtol=1e-8, atol=1e-10):
         raise ModelError(
@@ -83,6 +84,7 @@ def check_model(description: ModelDescription, *, num_draws: int) -> None:
                 f"{name} gives a record another value when it is alone: do not use its place, the number of "
                 "records, or any figure of the batch."
             )
+    _check_edges(description, name=name, rng=rng)
     check_crowd(description, theta, num_records=SCORE_ROWS, name=name, rng=rng)
 
 
@@ -106,6 +108,26 @@ def warn_of_failure(description: ModelDescription, phi: Array) -> None:
             UserWarning,
             stacklevel=2,
         )
+
+
+def _check_repeatable(description: ModelDescription, batch: RecordBatch, first: Array, *, name: str) -> None:
+    """Raise if the same records give another gradient when asked for again."""
+    if not np.array_equal(first, first_gradient(description, batch, name=name)):
+        raise ModelError(
+            f"{name} gives another value when it is called again: it must not draw random numbers or "
+            "remember earlier calls."
+        )
+
+
+def _check_edges(description: ModelDescription, *, name: str, rng: np.random.Generator) -> None:
+    """Raise unless records at the public bounds, where clamping puts real ones, have a finite gradient."""
+    for edge in edge_records(description.design, num_records=NUM_RECORDS, rng=rng):
+        for row in range(NUM_RECORDS):
+            if not np.isfinite(first_gradient(description, edge, name=name, row=row)).all():
+                raise ModelError(
+                    f"{name} is not finite for a record at the public bounds of its columns, which hold "
+                    "whatever lies beyond: move the bounds, or write it so that it stays finite there."
+                )
 
 
 def _check_value(value: Array, *, name: str) -> None:

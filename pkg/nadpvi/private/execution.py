@@ -117,17 +117,17 @@ def carry_out(part: Part, *, guarantee: Guarantee, booking: Booking) -> Release:
         warn_of_failure(mechanism.description, kept.final_phi)
         made = mechanism.to_release(kept.trace, guarantee=guarantee, sums=kept.sums, final_phi=kept.final_phi)
         if num_done < num_steps or failure is not None:
-            raise RunInterrupted(made, num_done=num_done, num_steps=num_steps) from failure
+            raise RunInterrupted(made, num_done=num_done, num_steps=num_steps, failure=failure) from failure
         if part.writer is not None:
             part.writer.give_up()
         return made
 
 
-def run_steps(part: Part) -> tuple[Keeper, Exception | None]:
+def run_steps(part: Part) -> tuple[Keeper, BaseException | None]:
     """Return what was kept, with fewer steps than planned after an interrupt, and what a callback raised."""
     settings = part.mechanism.settings
     keeper = Keeper(settings, done=part.done)
-    failure: Exception | None = None
+    failure: BaseException | None = None
     num_before = keeper.num_done
     steps = run(part.records, settings, noise=part.noise, streams=part.streams, keeper=keeper)
     # The products are too small for BLAS threads: on two busy cores they were measured to cost a factor 7.
@@ -142,11 +142,11 @@ def run_steps(part: Part) -> tuple[Keeper, Exception | None]:
     return keeper, failure
 
 
-def _failure_of(callback: Callback, done: StepDone) -> Exception | None:
+def _failure_of(callback: Callback, done: StepDone) -> BaseException | None:
     """Show a callback copies of a step, and return what it raises."""
     try:
         callback(done._replace(phi=done.phi.copy(), noisy_gradient=done.noisy_gradient.copy()))
-    except Exception as error:  # a user's code may raise anything
+    except (Exception, SystemExit) as error:  # a user's code may raise anything
         return error
     return None
 

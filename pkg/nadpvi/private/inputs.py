@@ -5,11 +5,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from nadpvi.description import ModelDescription
+from nadpvi.design import Design
 from nadpvi.errors import ArgumentError, DataError, PrivacyError
 from nadpvi.private.records import Records, check_storage, make_records
 from nadpvi.tables import TableLike
 
 __all__ = ["Reading", "read_records"]
+
+# What storing numbers in single precision may move them by.
+_ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +55,7 @@ def read_records(
         raise ArgumentError("collapse and storage are for tables; records are as they were made.")
     if table.x.shape[1] != design.num_features:
         raise DataError(f"records must have {design.num_features} features, one a label of the design.")
+    _check_encoding(table, design)
     if (person is None) != (table.unit_starts is None):
         raise DataError("records and schema must agree on whether there is a person column.")
     if table.unit_starts is not None and person is not None:
@@ -58,3 +63,26 @@ def read_records(
         if most > person.max_rows:
             raise PrivacyError(f"records must hold at most {person.max_rows} rows of a person.")
     return table
+
+
+def _check_encoding(records: Records, design: Design) -> None:
+    """Raise unless values lie where the schema's encoding would have put them.
+
+    Raises
+    ------
+    DataError
+        If an outcome or a feature is out of range, or an outcome that counts or names a level is not whole.
+    """
+    if not (records.x.min(initial=0.0) >= -_ROUNDING and records.x.max(initial=1.0) <= 1.0 + _ROUNDING):
+        raise DataError("records must have features between 0 and 1, numbers scaled by their public bounds.")
+    if design.outcome is None:
+        return
+    low, high = design.outcome_bounds
+    if records.y.min() < low - _ROUNDING * abs(low) or records.y.max() > high + _ROUNDING * abs(high):
+        raise DataError(
+            f"records must have outcomes from {low:g} to {high:g}, as the schema encodes {design.outcome}."
+        )
+    if design.outcome_kind != "real" and not (records.y == np.rint(records.y)).all():
+        raise DataError(
+            f"records must have whole numbers as outcomes, as the schema encodes {design.outcome}."
+        )

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from nadpvi.attempts import check_usable, hold_attempt, is_known, mark_spent, note_steps
-from nadpvi.callbacks import Callback
+from nadpvi.callbacks import Callback, check_callback
 from nadpvi.containers.release import Release
 from nadpvi.errors import ArgumentError, PrivacyError
 from nadpvi.models import Model
@@ -70,6 +70,7 @@ def resume(
     """
     path = Path(checkpoint)
     check_ledger(ledger)
+    check_callback(callback)
     with _held(path) as old:
         check_usable(old.attempt, num_steps=old.num_steps, to_resume=True)
         if not old.steps_left:

@@ -1,0 +1,82 @@
+"""Records that were encoded elsewhere are held to what the schema's encoding gives."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import nadpvi as na
+from nadpvi.description import ModelDescription
+from nadpvi.models import BernoulliBeta, CategoricalDirichlet, LogisticRegression, PoissonGamma
+from nadpvi.private.inputs import Reading, read_records
+
+SCHEMA = na.Schema.from_dict(
+    {
+        "columns": {
+            "age": {"kind": "real", "lower": 0, "upper": 100},
+            "ill": {"kind": "binary", "levels": ["no", "yes"]},
+            "party": {"kind": "categorical", "levels": ["a", "b", "c"]},
+            "visits": {"kind": "count", "upper": 20},
+        }
+    }
+)
+MODELS = {
+    "bernoulli": BernoulliBeta(outcome="ill"),
+    "categorical": CategoricalDirichlet(outcome="party"),
+    "poisson": PoissonGamma(outcome="visits", prior_shape=2.0, prior_rate=1.0),
+    "logistic": LogisticRegression(outcome="ill", predictors=["age"]),
+}
+
+
+def read(name, *, x=None, y):
+    y = np.asarray(y, dtype=float)
+    features = np.empty((len(y), 0)) if x is None else np.asarray(x)
+    return read_records(
+        na.Records(x=features, y=y),
+        ModelDescription(model=MODELS[name], schema=SCHEMA, guide=na.MeanField()),
+        reading=Reading(),
+        rng=np.random.default_rng(0),
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "y"),
+    [
+        ("bernoulli", [-1, 1, 1]),
+        ("bernoulli", [0, 1, 2]),
+        ("categorical", [1, 2, 3]),
+        ("poisson", [0, -1, 3]),
+        ("poisson", [0, 1, 21]),
+    ],
+)
+def test_outcomes_out_of_range_are_refused(name, y):
+    with pytest.raises(na.DataError, match="records must have outcomes from 0 to"):
+        read(name, y=y)
+
+
+@pytest.mark.parametrize("name", ["bernoulli", "categorical", "poisson"])
+def test_codes_and_counts_are_whole(name):
+    with pytest.raises(na.DataError, match="whole numbers as outcomes"):
+        read(name, y=[0, 0.5, 1])
+    assert len(read(name, y=[0, 1, 1]).y) == 3
+
+
+@pytest.mark.parametrize("age", [-0.01, 1.01, 40.0])
+def test_features_are_scaled_by_their_bounds(age):
+    with pytest.raises(na.DataError, match="features between 0 and 1"):
+        read("logistic", x=[[1.0, 0.3], [1.0, age]], y=[0, 1])
+
+
+def test_single_precision_is_given_its_rounding():
+    x = np.nextafter(np.ones((2, 2), dtype=np.float32), np.float32(2))
+    assert read("logistic", x=x, y=[0, 1]).x.dtype == np.float32
+
+
+def test_a_mapping_of_a_linear_regression_leaves_the_model_s_default_in_place():
+    schema = na.Schema(columns=(*SCHEMA.columns, dataclasses.replace(SCHEMA["age"], name="score")))
+    every = na.models.LinearRegression(outcome="score", predictors=["age"])
+    some = na.models.LinearRegression(outcome="score", predictors=["age"], prior_sd={"age": 3.0})
+    _, plain = every.prior_moments(every.design(schema))
+    _, mapped = some.prior_moments(some.design(schema))
+    assert mapped[0] == plain[0]
+    assert mapped[1] == pytest.approx(1.5 * plain[1])
