@@ -184,3 +184,18 @@ def test_products_whose_parts_overflow_or_underflow_stay_within_the_sensitivity(
     for clip_norm in (1e-7, 1.0, 1e3):
         total = clipped_sum(gradients, clip_norm=clip_norm, grid_units=GRID_UNITS)
         assert sum(int(value) ** 2 for value in total) <= GRID_UNITS**2
+
+
+class Understated(DenseGradients):
+    """Gradients whose norms are said to be smaller than they are, as a fault in a ghost norm would."""
+
+    def squared_norms(self):
+        return super().squared_norms() * (1.0 - 2e-4)
+
+
+@pytest.mark.parametrize("multiplicities", [None, np.array([1.0, 3.0])])
+def test_what_is_summed_is_measured_again_whatever_the_norms_said(multiplicities):
+    """The second record is longer than its norm says: it counts zero, the first one in full."""
+    gradients = Understated(np.array([[0.5, 0.0], [3.0, 4.0]]))
+    total = clipped_sum(gradients, clip_norm=1.0, grid_units=GRID_UNITS, multiplicities=multiplicities)
+    np.testing.assert_array_equal(total, [GRID_UNITS // 2, 0])

@@ -135,3 +135,17 @@ def test_streams_made_before_a_fork_are_refused_after_it():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "forked process" in done.stdout
+
+
+class UnitGaps:
+    """A generator whose gaps are all 1: every record enters."""
+
+    def geometric(self, rate, *, size):
+        return np.ones(size, dtype=np.int64)
+
+
+@pytest.mark.parametrize("num_records", [1, 16, 17, 50, 5000])
+def test_blocks_of_gaps_join_without_a_seam(num_records):
+    """Far more gaps than one block holds."""
+    index = poisson_sample(UnitGaps(), num_records=num_records, sampling_rate=1e-3)
+    np.testing.assert_array_equal(index, np.arange(num_records))

@@ -200,7 +200,7 @@ def test_all_transforms_are_compiled_stans(tmp_path):
 
 
 def test_all_but_the_simplex_are_interpreted_stans():
-    """The interpreter has the simplex of Stan 2.36 and later."""
+    """The interpreter has the simplex of Stan 2.37 and later."""
     code = re.sub(r"^.*simplex.*$", "", PROGRAM.read_text(), flags=re.MULTILINE)
     blocks = [block for block in STAN_BLOCKS if block.support != "simplex"]
     model = stanli.Model(stan_code=code, data={})

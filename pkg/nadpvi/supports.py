@@ -1,7 +1,7 @@
 """Where a parameter's values live, and the smooth maps there from the unconstrained scale.
 
 The transforms and their log-Jacobians are those of Stan 2.35 (Stan Reference Manual, chapter "Constraint
-Transforms"), coordinate for coordinate. The simplex is the stick-breaking one, which Stan replaced in 2.36.
+Transforms"), coordinate for coordinate. The simplex is the stick-breaking one, which Stan replaced in 2.37.
 Maps towards the support are written with ``autograd.numpy``, so that models differentiate through them.
 """
 

@@ -27,7 +27,7 @@ __all__ = ["GRID_UNITS", "DiscreteGaussianNoise", "NoNoise", "NoiseSource", "Sim
 Array = NDArray[np.float64]
 
 # Fine enough that truncation moves a sum of 10,000 records by at most 6e-4 clip norms; coarse enough that
-# 2^37 records still sum exactly in 64-bit integers (`nadpvi.private.dpsgd.check_exact_sums`).
+# 2^37 records and more still sum exactly in 64-bit integers (`nadpvi.private.dpsgd.check_exact_sums`).
 GRID_UNITS = 2**24
 
 # OpenDP has a fixed cost per call; one call then serves many steps.
