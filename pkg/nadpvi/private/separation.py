@@ -42,7 +42,8 @@ def check_places(
 
     The block is as long as a run's. Last bits are not compared: they are the matrix product's.
     """
-    crowd = _crowd(description, num_records=num_records, rng=rng)
+    others = [made_up(description, rng=rng) for _ in range(_CROWD_PARTS)]
+    crowd, _ = _crowd(others, num_records=num_records, rng=rng)
     record = made_up(description, rng=rng)
     # As a run fills up a block that has one record only.
     alone = RecordBatch(x=np.repeat(record.x[:1], num_records, axis=0), y=np.full(num_records, record.y[0]))
@@ -63,14 +64,10 @@ def check_crowd(
     description: ModelDescription, theta: Array, *, num_records: int, name: str, rng: np.random.Generator
 ) -> None:
     """Raise if a record's log likelihood changes in a block as long as those of a private score."""
-    crowd = _crowd(description, num_records=num_records, rng=rng)
-    parts = np.split(np.arange(num_records), np.arange(NUM_RECORDS, num_records, NUM_RECORDS))
-    expected = np.hstack(
-        [
-            value_of(description, theta, RecordBatch(x=crowd.x[part], y=crowd.y[part]), name=name)
-            for part in parts
-        ]
-    )
+    others = [made_up(description, rng=rng) for _ in range(_CROWD_PARTS)]
+    known = np.hstack([value_of(description, theta, other, name=name) for other in others])
+    crowd, chosen = _crowd(others, num_records=num_records, rng=rng)
+    expected = known[:, chosen]
     if not np.allclose(value_of(description, theta, crowd, name=name), expected, rtol=1e-9, atol=1e-12):
         raise PrivacyError(
             f"{name} gives a record another value among {num_records} records: do not use its place, the "
@@ -78,12 +75,13 @@ def check_crowd(
         )
 
 
-def _crowd(description: ModelDescription, *, num_records: int, rng: np.random.Generator) -> RecordBatch:
-    """Return as many made-up records as asked for, several of them different."""
-    others = [made_up(description, rng=rng) for _ in range(_CROWD_PARTS)]
-    chosen = rng.integers(_CROWD_PARTS * NUM_RECORDS, size=num_records)
+def _crowd(
+    others: list[RecordBatch], *, num_records: int, rng: np.random.Generator
+) -> tuple[RecordBatch, NDArray[np.int64]]:
+    """Return as many records as asked for, drawn from those of several batches, and which they are."""
     x, y = np.vstack([other.x for other in others]), np.concatenate([other.y for other in others])
-    return RecordBatch(x=x[chosen], y=y[chosen])
+    chosen = rng.integers(len(y), size=num_records)
+    return RecordBatch(x=x[chosen], y=y[chosen]), chosen
 
 
 def _companions(
