@@ -19,7 +19,15 @@ from nadpvi.private.dpvi import prior_score
 from nadpvi.private.gradients import autograd_route
 from nadpvi.private.score import SCORE_ROWS
 from nadpvi.private.separation import check_crowd, check_places, check_separate
-from nadpvi.private.trial import NUM_RECORDS, finite_first, first_gradient, made_up, name_of, value_of
+from nadpvi.private.trial import (
+    NUM_RECORDS,
+    finite_first,
+    first_gradient,
+    gradient_rows,
+    made_up,
+    name_of,
+    value_of,
+)
 
 __all__ = ["check_model", "warn_of_failure"]
 
@@ -122,12 +130,11 @@ def _check_repeatable(description: ModelDescription, batch: RecordBatch, first: 
 def _check_edges(description: ModelDescription, *, name: str, rng: np.random.Generator) -> None:
     """Raise unless records at the public bounds, where clamping puts real ones, have a finite gradient."""
     for edge in edge_records(description.design, num_records=NUM_RECORDS, rng=rng):
-        for row in range(NUM_RECORDS):
-            if not np.isfinite(first_gradient(description, edge, name=name, row=row)).all():
-                raise ModelError(
-                    f"{name} is not finite for a record at the public bounds of its columns, which hold "
-                    "whatever lies beyond: move the bounds, or write it so that it stays finite there."
-                )
+        if not np.isfinite(gradient_rows(description, edge, name=name)).all():
+            raise ModelError(
+                f"{name} is not finite for a record at the public bounds of its columns, which hold "
+                "whatever lies beyond: move the bounds, or write it so that it stays finite there."
+            )
 
 
 def _check_value(value: Array, *, name: str) -> None:

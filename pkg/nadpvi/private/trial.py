@@ -14,7 +14,16 @@ from nadpvi.models.base import RecordBatch
 from nadpvi.models.custom import CustomModel
 from nadpvi.private.gradients import GradientFunction, gradient_function
 
-__all__ = ["NUM_RECORDS", "finite_first", "first_gradient", "made_up", "name_of", "tried", "value_of"]
+__all__ = [
+    "NUM_RECORDS",
+    "finite_first",
+    "first_gradient",
+    "gradient_rows",
+    "made_up",
+    "name_of",
+    "tried",
+    "value_of",
+]
 
 _T = TypeVar("_T")
 Array = NDArray[np.float64]
@@ -91,6 +100,18 @@ def first_gradient(
     row: int = 0,
 ) -> Array:
     """Return one record's gradient, by default the first's on the way that a run would take."""
+    return gradient_rows(description, batch, name=name, route=route, phi=phi)[row]
+
+
+def gradient_rows(
+    description: ModelDescription,
+    batch: RecordBatch,
+    *,
+    name: str,
+    route: Callable[..., GradientFunction] = gradient_function,
+    phi: Array | None = None,
+) -> Array:
+    """Return each record's gradient, (B, D), by default on the way that a run would take."""
     num_params = len(description.names)
     dimension = description.guide.num_variational(num_params)
     num_noise = description.guide.num_noise(num_params)
@@ -106,7 +127,7 @@ def first_gradient(
                 standard_normal=noise,
                 preconditioner=np.ones(dimension),
             )(batch)
-        first: Array = gradients.weighted_rows(np.ones(len(batch.y)))[row]
+        rows: Array = gradients.weighted_rows(np.ones(len(batch.y)))
     except NadpviError:
         raise
     except UserWarning as error:
@@ -116,4 +137,4 @@ def first_gradient(
             f"{name} cannot be differentiated ({type(error).__name__}: {str(error).rstrip('.')}); "
             f"{_WRITE_DIFFERENTIABLY}"
         ) from error
-    return first
+    return rows
