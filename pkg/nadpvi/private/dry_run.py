@@ -5,6 +5,7 @@ record, records that influence each other, values that are not finite at the pri
 """
 
 import warnings
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,10 +78,11 @@ def check_model(description: ModelDescription, *, num_draws: int) -> None:
             f"{name} and the model's own score give different gradients: a subclass that changes one must "
             "change the other."
         )
+    edges = [*edge_records(description.design, num_records=NUM_RECORDS, rng=rng)]
     for shift in range(NUM_RECORDS):
         # Whichever record holds the batch's largest or smallest value, it is among the others once.
         turned = RecordBatch(x=np.roll(batch.x, shift, axis=0), y=np.roll(batch.y, shift))
-        check_separate(description, turned, name=name, rng=rng)
+        check_separate(description, turned, edges=edges, name=name, rng=rng)
     num_noise = description.guide.num_noise(len(description.names))
     draw_values = max(num_draws * num_noise, len(description.phi_labels))
     check_places(description, num_records=block_rows(draw_values), name=name, rng=rng)
@@ -92,7 +94,7 @@ def check_model(description: ModelDescription, *, num_draws: int) -> None:
                 f"{name} gives a record another value when it is alone: do not use its place, the number of "
                 "records, or any figure of the batch."
             )
-    _check_edges(description, name=name, rng=rng)
+    _check_edges(description, edges, name=name)
     check_crowd(description, theta, num_records=SCORE_ROWS, name=name, rng=rng)
 
 
@@ -127,9 +129,9 @@ def _check_repeatable(description: ModelDescription, batch: RecordBatch, first: 
         )
 
 
-def _check_edges(description: ModelDescription, *, name: str, rng: np.random.Generator) -> None:
+def _check_edges(description: ModelDescription, edges: Iterable[RecordBatch], *, name: str) -> None:
     """Raise unless records at the public bounds, where clamping puts real ones, have a finite gradient."""
-    for edge in edge_records(description.design, num_records=NUM_RECORDS, rng=rng):
+    for edge in edges:
         if not np.isfinite(gradient_rows(description, edge, name=name)).all():
             raise ModelError(
                 f"{name} is not finite for a record at the public bounds of its columns, which hold "

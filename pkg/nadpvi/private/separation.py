@@ -1,13 +1,12 @@
 """Whether records influence each other, tried on made-up ones. Private side, but no private data."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nadpvi.description import ModelDescription
 from nadpvi.errors import PrivacyError
-from nadpvi.made_up import edge_records
 from nadpvi.models.base import RecordBatch
 from nadpvi.private.trial import NUM_RECORDS, finite_first, first_gradient, made_up, value_of
 
@@ -19,14 +18,18 @@ _CROWD_PARTS = 4
 
 
 def check_separate(
-    description: ModelDescription, batch: RecordBatch, *, name: str, rng: np.random.Generator
+    description: ModelDescription,
+    batch: RecordBatch,
+    *,
+    edges: Iterable[RecordBatch],
+    name: str,
+    rng: np.random.Generator,
 ) -> None:
     """Raise if the first record's gradient depends on the records after it."""
     first = finite_first(description, batch, name=name)
     others = [*_companions(description, batch, rng=rng)]
     # A model may look for values that only a table has which reaches the bounds.
-    for edge in edge_records(description.design, num_records=NUM_RECORDS, rng=rng):
-        others.append(_with_first(batch, x=edge.x, y=edge.y))
+    others += [_with_first(batch, x=edge.x, y=edge.y) for edge in edges]
     found = [first_gradient(description, other, name=name) for other in others]
     if not all(np.array_equal(first, other) for other in found):
         raise PrivacyError(

@@ -100,7 +100,8 @@ def first_gradient(
     row: int = 0,
 ) -> Array:
     """Return one record's gradient, by default the first's on the way that a run would take."""
-    return gradient_rows(description, batch, name=name, route=route, phi=phi)[row]
+    gradient: Array = gradient_rows(description, batch, name=name, route=route, phi=phi)[row]
+    return gradient
 
 
 def gradient_rows(
