@@ -186,7 +186,7 @@ def release_traces(pair: Pair, claim: Claim, *, has_canary: bool, runs: int, see
     # packages. Neither sees a record, and both are the same in every run.
     versions = functools.cache(package_versions)
     with (
-        patch("nadpvi.private.curator.check_model", lambda description: None),
+        patch("nadpvi.private.curator.check_model", lambda description, num_draws: None),
         patch("nadpvi.mechanism.package_versions", versions),
     ):
         return np.array([first, *(trace(index) for index in range(1, runs))])

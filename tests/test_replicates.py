@@ -81,7 +81,7 @@ def one_by_one(model, outcomes, seed, *, mechanism, is_counted, monkeypatch):
         {},
         {"prior_term": "per_record", "num_records": 60},
         {"guide": FullRank(), "early_steps": 10, "early_factor": 3.0},
-        {"guide": LowRank(rank=1, scale="variance"), "box_mu": (-1.0, 1.0)},
+        {"guide": LowRank(rank=1, scale="variance"), "box_mu": (-2.0, 2.0)},
         {"guide": MeanField(scale="variance"), "clip_norm": 0.05},
     ],
     ids=["plain", "per_record", "full_rank", "low_rank", "clipped"],
@@ -315,7 +315,7 @@ def test_sums_are_those_of_the_whole_trace(burn_in):
         np.testing.assert_array_equal(made.final_phi, traces.final_phi[index])
 
 
-@pytest.mark.parametrize("thin", [7, 64, 70])
+@pytest.mark.parametrize("thin", [7, 20, 23])
 def test_thinned_traces_hold_the_steps_that_a_release_holds(thin):
     _, _, whole = simulated(COIN)
     _, _, thinned = simulated(COIN, config=dataclasses.replace(CONFIG, thin=thin))

@@ -38,7 +38,7 @@ __all__ = ["ExpectedRun", "LocationSpread", "expect_run", "location_spread", "st
 
 Array = NDArray[np.float64]
 
-# Share of the largest variance.
+# Share of the largest variance, or of 1.
 _LEAST_NOISE = 1e-12
 
 
@@ -182,7 +182,7 @@ def location_spread(
     prior_sd : ndarray, shape (K,)
         Square roots of the diagonal of P.
     covariance : ndarray, shape (K, K)
-        S, positive semi-definite and not zero, from `step_covariance`.
+        S, positive semi-definite, from `step_covariance`.
     num_records, num_window_steps, sampling_rate
         N, n and kappa.
     """
@@ -194,8 +194,9 @@ def location_spread(
     posterior_root = prior_sd[:, None] * basis / np.sqrt(1.0 + gain)
     signal_root = posterior_root * np.sqrt(gain)
     pulled = basis / prior_sd[:, None] * np.sqrt(gain * (1.0 + gain))
-    # Without privacy noise S has no part where the records say nothing: a trace of it keeps the factor whole.
-    least = _LEAST_NOISE * np.diag(covariance).max() * np.eye(len(gain))
+    # Without privacy noise S may have no part where the records say nothing, or none at all. What keeps the
+    # factor whole is next to nothing beside the unit variance that a single record would add.
+    least = _LEAST_NOISE * max(1.0, np.diag(covariance).max()) * np.eye(len(gain))
     noise_root = linalg.cholesky(covariance + least, lower=True)
     scaled = math.sqrt(num_window_steps) * sampling_rate
     seen = scaled * linalg.solve_triangular(noise_root, pulled, lower=True)

@@ -9,7 +9,7 @@ from nadpvi.attempts import hold_attempt, note_steps
 from nadpvi.callbacks import Callback, check_callback
 from nadpvi.config import DPVIConfig
 from nadpvi.containers.release import Release
-from nadpvi.containers.storage import check_writable
+from nadpvi.containers.storage import check_netcdf, check_writable
 from nadpvi.description import ModelDescription
 from nadpvi.errors import ArgumentError, FileError
 from nadpvi.mechanism import make_mechanism
@@ -98,13 +98,14 @@ def release(
     PrivacyError
         If the ledger's cap does not allow the run; `table` has not been opened.
     FileError
-        If the checkpoint's place is unsuitable; `table` has not been opened.
+        If the checkpoint's place is unsuitable, or netCDF is missing; `table` has not been opened.
     DataError
         If the table does not follow the schema; no budget has been spent.
     RunInterrupted
         On Ctrl-C after at least one step, or where a callback raised. It carries the partial release,
         accounted for the steps that were drawn; save it, because that much of the budget is spent.
     """
+    check_netcdf()
     settings = config if config is not None else DPVIConfig()
     check_types(model, schema=schema, privacy=privacy, config=settings)
     check_ledger(ledger)

@@ -56,6 +56,11 @@ def check_model(description: ModelDescription, *, num_draws: int) -> None:
         finite, or if likelihood or prior cannot be differentiated or do not depend on theta.
     PrivacyError
         If one record's gradient changes when the others do.
+
+    Warns
+    -----
+    UserWarning
+        If the model fails for records at the schema's public bounds.
     """
     rng = np.random.default_rng(0)
     model, name = description.model, name_of(description, "log_likelihood")
@@ -94,7 +99,7 @@ def check_model(description: ModelDescription, *, num_draws: int) -> None:
                 f"{name} gives a record another value when it is alone: do not use its place, the number of "
                 "records, or any figure of the batch."
             )
-    _check_edges(description, edges, name=name)
+    _warn_of_edges(description, edges, name=name)
     check_crowd(description, theta, num_records=SCORE_ROWS, name=name, rng=rng)
 
 
@@ -129,14 +134,25 @@ def _check_repeatable(description: ModelDescription, batch: RecordBatch, first: 
         )
 
 
-def _check_edges(description: ModelDescription, edges: Iterable[RecordBatch], *, name: str) -> None:
-    """Raise unless records at the public bounds, where clamping puts real ones, have a finite gradient."""
-    for edge in edges:
-        if not np.isfinite(gradient_rows(description, edge, name=name)).all():
-            raise ModelError(
-                f"{name} is not finite for a record at the public bounds of its columns, which hold "
-                "whatever lies beyond: move the bounds, or write it so that it stays finite there."
-            )
+def _warn_of_edges(description: ModelDescription, edges: Iterable[RecordBatch], *, name: str) -> None:
+    """Warn if the model fails for records at the public bounds, where clamping puts real ones.
+
+    That is no reason to refuse it: a table need not reach its bounds, and a record on which a model fails
+    counts as zero, which protects it all the more. But nothing tells afterwards that it happened.
+    """
+    try:
+        is_sound = all(np.isfinite(gradient_rows(description, edge, name=name)).all() for edge in edges)
+    except ModelError as error:
+        # That theta does not matter to such records is no failure.
+        is_sound = isinstance(error.__cause__, UserWarning)
+    if not is_sound:
+        warnings.warn(
+            f"{name} is not finite for a record at the public bounds of its columns, which hold whatever "
+            "lies beyond; such records would count as zero, and nothing would show it. Move the bounds, or "
+            "write it so that it stays finite there.",
+            UserWarning,
+            stacklevel=3,
+        )
 
 
 def _check_value(value: Array, *, name: str) -> None:
