@@ -1,9 +1,10 @@
 """Marginal moments, quantiles and densities of a finished quadrature.
 
-v and x have their marginals on the quadrature's own nodes. phi_star is a mixture of normals over the nodes of
-the embedded coarser rule, the Gauss nodes in v and every other node in x: fewer by a factor of four, and
-known to agree with the full rule. Where neighbouring normals hardly overlap (a mean gradient many standard
-errors from 0), its distribution function comes from many more nodes in v.
+v and x have their marginals on the quadrature's own nodes. phi_star is a mixture of normals over every other
+node in x and, for its mean and sd, all nodes in v: near a curvature of 0 the normals widen much faster than
+their weights change. Its quantiles and density come from the Gauss nodes in v alone, half as many. Where
+neighbouring normals hardly overlap (a mean gradient many standard errors from 0), its distribution function
+comes from many more nodes in v.
 """
 
 import math
@@ -162,6 +163,14 @@ def _components(
     return weight, mean, np.sqrt(precision)
 
 
+def _components_at(
+    group: Quadrature, *, weights: FloatArray, nodes: slice
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return `_components` at some nodes of every panel, with their weights on [-1, 1]."""
+    v_weights = (weights * group.half_width[:, :, None]).reshape(group.places.size, -1)
+    return _components(group, v=group.v[:, :, nodes].reshape(v_weights.shape), v_weights=v_weights)
+
+
 def _flat(weight: FloatArray, mean: FloatArray, root: FloatArray) -> _Mixture:
     """Return the components of each coordinate in one row."""
     return _Mixture(*(value.reshape(value.shape[0], -1) for value in (weight, mean, root)))
@@ -186,7 +195,7 @@ def _sharp_mixture(group: Quadrature) -> _Mixture:
 def phi_star_marginal(group: Quadrature, *, probabilities: FloatArray, grid_size: int) -> Marginal:
     """Return the marginal of delta = phi_star - phi_bar, a mixture of normals."""
     size, panels = group.half_width.shape
-    nodes = panels * 7 * ((group.x.shape[1] + 1) // 2)
+    nodes = panels * 15 * ((group.x.shape[1] + 1) // 2)
     block = max(1, _BLOCK // (nodes * max(1, probabilities.size, grid_size)))
     parts = [
         _phi_star_block(group.take(slice(first, first + block)), probabilities, grid_size)
@@ -197,10 +206,7 @@ def phi_star_marginal(group: Quadrature, *, probabilities: FloatArray, grid_size
 
 def _phi_star_block(group: Quadrature, probabilities: FloatArray, grid_size: int) -> Marginal:
     """Return moments, quantiles and densities of some coordinates."""
-    gauss = panel_rule().gauss_weights[1::2]
-    v_weights = (gauss * group.half_width[:, :, None]).reshape(group.places.size, -1)
-    parts = _components(group, v=group.v[:, :, 1::2].reshape(v_weights.shape), v_weights=v_weights)
-    weight, mean, root = mixture = _flat(*parts)
+    weight, mean, root = _flat(*_components_at(group, weights=panel_rule().weights, nodes=slice(None)))
     centre = (weight * mean).sum(axis=1)
     spread = np.square(mean - centre[:, None]) + 1.0 / np.square(root)
     sd = np.sqrt((weight * spread).sum(axis=1))
@@ -208,7 +214,9 @@ def _phi_star_block(group: Quadrature, probabilities: FloatArray, grid_size: int
     result = Marginal(centre, sd, np.empty((centre.size, probabilities.size)), grid, np.empty_like(grid))
     if not (probabilities.size or grid_size):
         return result
-    is_sharp = _is_sharp(*parts)
+    gauss = slice(1, None, 2)
+    parts = _components_at(group, weights=panel_rule().gauss_weights[gauss], nodes=gauss)
+    mixture, is_sharp = _flat(*parts), _is_sharp(*parts)
     for rows in (np.flatnonzero(~is_sharp), *np.flatnonzero(is_sharp)[:, None]):
         if rows.size:
             some = (

@@ -2,9 +2,10 @@
 
 The gradient of a scale is the mean over draws of a record's score times the draw's noise. Within a narrow q
 the score hardly changes from draw to draw, so that with independent draws this mean is mostly the score times
-a mean of noise: chance, which a large preconditioner of the scales turns into most of the gradient's norm, and
-on which clipping then falls. In pairs of opposite sign that term vanishes, and so does the locations' Monte
-Carlo error to first order; expectations stay as they are (antithetic variates: Hammersley and Morton 1956).
+a mean of noise: chance, which a large preconditioner of the scales turns into most of the gradient's norm,
+and on which clipping then falls. In pairs of opposite sign that term vanishes, and so does the error that the
+draws leave in the locations, to first order; expectations stay as they are (antithetic variates: Hammersley
+and Morton 1956).
 """
 
 import numpy as np
