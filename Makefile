@@ -5,14 +5,29 @@ VENV := .venv
 BIN := $(VENV)/bin
 PROPHET_VERSION := 1.5.0
 PROPHET_DIR := .cache/prophet-$(PROPHET_VERSION)
+ARVIZ1_DIR := .cache/arviz-1
 
-.PHONY: demo test lint types wheel smoke bench clean
+.PHONY: demo test test-arviz1 test-oldest lint types wheel smoke bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/nadpvi demo --output nadpvi-demo --force
 
 test: $(VENV)/.installed-test $(PROPHET_DIR)/.done
 	NADPVI_PROPHET_DIR=$(CURDIR)/$(PROPHET_DIR) $(BIN)/python -m pytest
+
+# The other major version of ArviZ, in front of the one that pip chose, for the tests that touch ArviZ.
+test-arviz1: $(VENV)/.installed-test $(ARVIZ1_DIR)/.done
+	PYTHONPATH=$(CURDIR)/$(ARVIZ1_DIR) NADPVI_TEST_ARVIZ_MAJOR=1 $(BIN)/python -m pytest \
+		-m "arviz or smoke" $$(grep -lE 'mark\.(arviz|smoke)' tests/test_*.py)
+
+# The smoke part with the oldest versions that pyproject.toml allows; needs Python 3.11, which they all know.
+test-oldest:
+	rm -rf .venv-oldest
+	$(PYTHON) -m venv .venv-oldest
+	$(PYTHON) .ci/oldest.py > .venv-oldest/constraints.txt
+	.venv-oldest/bin/pip install --quiet --editable . --constraint .venv-oldest/constraints.txt pytest hypothesis
+	cd tests && ../.venv-oldest/bin/python -m pytest -c smoke.ini --rootdir . -W default \
+		-m "arviz or smoke" test_cli.py test_arviz.py test_posterior.py test_cases_saved.py
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
@@ -60,5 +75,12 @@ $(PROPHET_DIR)/.done: | $(VENV)/bin/python
 		|| echo "prophet $(PROPHET_VERSION) is not available here; its tests will be skipped"
 	touch $@
 
+# Its packages declare Python 3.12 and run on 3.11. All else that they need, nadpvi needs too.
+$(ARVIZ1_DIR)/.done: | $(VENV)/bin/python
+	rm -rf $(ARVIZ1_DIR)
+	$(BIN)/pip install --quiet --ignore-requires-python --no-deps --target $(ARVIZ1_DIR) \
+		'arviz==1.*' arviz-base arviz-stats arviz-plots xarray-einstats lazy_loader
+	touch $@
+
 clean:
-	rm -rf $(VENV) .venv-smoke .cache dist nadpvi-demo
+	rm -rf $(VENV) .venv-smoke .venv-oldest .cache dist nadpvi-demo

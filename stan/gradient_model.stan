@@ -26,6 +26,9 @@
  * Needs Stan 2.29 or later. Its twin in Python is nadpvi.gradient_model; the row-by-row version is
  * gradient_model_trace.stan.
  */
+functions {
+#include parts/functions.stan
+}
 data {
   int<lower=1> D;                        // number of variational parameters
   int<lower=3> num_steps;                // steps in the window, n
@@ -42,9 +45,7 @@ data {
   vector<lower=0>[D] v_prior_sd;         // prior sd of v, positive; no unit
   int<lower=0, upper=1> use_tau;         // 1: infer the subsampling noise tau; 0: tau = 0
   vector<lower=0>[use_tau ? D : 0] tau_prior_scale;  // scale of tau's half-normal prior, unit of the gradient
-  int<lower=0> K;                        // model parameters, if phi = (mu, u) is a mean-field Gaussian guide with
-                                         // D = 2 K; 0 leaves theta out
-  int<lower=0, upper=1> scale_is_sd;     // guide's scale: 1: sd = softplus(u); 0: variance = softplus(u)
+#include parts/guide_data.stan
 }
 transformed data {
   vector[D] slope = s_gp ./ s_pp;                              // least-squares slope of gradient on iterate
@@ -52,9 +53,7 @@ transformed data {
   vector<lower=0>[D] root_s_pp = sqrt(s_pp);                   // unit of phi
   vector[D] delta_prior_mean = phi_star_prior_mean - phi_bar;  // prior mean of delta = phi_star - phi_bar
   real log_size = -0.5 * (sum(log(s_pp)) + D * log(num_steps)); // constant part of the log density
-  if (K > 0 && D != 2 * K) {
-    reject("D must be 2 * K for a mean-field guide, or K must be 0; found D = ", D, ", K = ", K);
-  }
+#include parts/guide_sizes.stan
 }
 parameters {
   vector[D] z_v;                              // standardised v; standard normal prior
@@ -68,11 +67,8 @@ transformed parameters {
 }
 model {
   vector[D] c = sampling_rate * curvature;
-  vector[D] s = noise_std;
-  if (use_tau) {
-    s = hypot(noise_std, tau);
-    target += std_normal_lpdf(z_tau) + D * log2();
-  }
+  vector[D] s = total_std(noise_std, tau);
+  target += half_std_normal_lpdf(z_tau);
   target += std_normal_lpdf(z_v);
   target += std_normal_lpdf(z_delta);
   target += normal_lpdf(slope | c, s ./ root_s_pp);
@@ -82,22 +78,12 @@ model {
 }
 generated quantities {
   vector[D] phi_star;  // optimum of the variational problem, unit of phi
-  vector[K] theta;     // a draw of the model's parameters (unconstrained) from the guide at phi_star
   {
     vector[D] c = sampling_rate * curvature;
-    vector[D] s = noise_std;
-    vector[D] weight;     // information of the window on delta, over c
-    vector[D] precision;  // conditional precision of delta
-    if (use_tau) {
-      s = hypot(noise_std, tau);
-    }
-    weight = num_steps * c ./ square(s);
-    precision = inv_square(phi_star_prior_sd) + weight .* c;
+    vector[D] weight = num_steps * c ./ square(total_std(noise_std, tau));  // information on delta, over c
+    vector[D] precision = inv_square(phi_star_prior_sd) + weight .* c;  // conditional precision of delta
     phi_star = phi_bar + (delta_prior_mean ./ square(phi_star_prior_sd) - weight .* g_bar) ./ precision
                + z_delta .* inv_sqrt(precision);
   }
-  for (k in 1 : K) {
-    real scale = log1p_exp(phi_star[K + k]);
-    theta[k] = phi_star[k] + (scale_is_sd ? scale : sqrt(scale)) * std_normal_rng();
-  }
+#include parts/theta.stan
 }

@@ -11,6 +11,9 @@
  * and, if use_tau,  tau ~ half-normal(tau_prior_scale).  Each parameter is declared standardised by its prior,
  * and target is the log density of trace, z_v, z_phi_star and z_tau, all constants included.
  */
+functions {
+#include parts/functions.stan
+}
 data {
   int<lower=1> D;                        // number of variational parameters
   int<lower=3> num_steps;                // steps in the window, n
@@ -24,6 +27,10 @@ data {
   vector<lower=0>[D] v_prior_sd;         // prior sd of v, positive; no unit
   int<lower=0, upper=1> use_tau;         // 1: infer the subsampling noise tau; 0: tau = 0
   vector<lower=0>[use_tau ? D : 0] tau_prior_scale;  // scale of tau's half-normal prior, unit of the gradient
+#include parts/guide_data.stan
+}
+transformed data {
+#include parts/guide_sizes.stan
 }
 parameters {
   vector[D] z_v;                           // v in prior sds from its prior mean
@@ -37,14 +44,14 @@ transformed parameters {
   vector<lower=0>[use_tau ? D : 0] tau = tau_prior_scale .* z_tau;  // subsampling sd, unit of the gradient
 }
 model {
-  vector[D] s = noise_std;
-  if (use_tau) {
-    s = hypot(noise_std, tau);
-    target += std_normal_lpdf(z_tau) + D * log2();
-  }
+  vector[D] s = total_std(noise_std, tau);
+  target += half_std_normal_lpdf(z_tau);
   target += std_normal_lpdf(z_v);
   target += std_normal_lpdf(z_phi_star);
   for (d in 1 : D) {
     target += normal_lpdf(noisy_gradient[ : , d] | sampling_rate * curvature[d] * (phi[ : , d] - phi_star[d]), s[d]);
   }
+}
+generated quantities {
+#include parts/theta.stan
 }

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
+from nadpvi.engines.programs import inlined_program
+
 
 def missing_part() -> str | None:
     """Say what compiled Stan lacks on this machine, or None."""
@@ -30,7 +32,7 @@ def missing_part() -> str | None:
 def evaluate(program: Path, cases: list[tuple[dict, np.ndarray]]) -> list[tuple[float, np.ndarray]]:
     """Return (log density with Jacobian and constants, gradient) for each (data, unconstrained point)."""
     job = {
-        "code": program.read_text(encoding="utf-8"),
+        "code": inlined_program(program),  # PyStan takes one text
         "cases": [
             {"data": {k: np.asarray(v).tolist() for k, v in data.items()}, "point": list(map(float, point))}
             for data, point in cases

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from engine_checks import assert_short
 
-from nadpvi.engines import cmdstan
+from nadpvi.engines import csv_files
 from nadpvi.engines.cmdstan import CmdStanEngine
 from nadpvi.engines.embedded import EmbeddedEngine
-from nadpvi.errors import EngineError
+from nadpvi.errors import ArgumentError, EngineError
 
 SMALL = {"chains": 2, "warmup": 200, "draws": 100, "seed": 1}
 
@@ -135,6 +135,156 @@ def test_missing_data_is_named_by_genuine_cmdstan(prophet_engine):
     del data["cap"]
     with pytest.raises(EngineError, match="cap"):
         prophet_engine.sample(PROPHET / "prophet.stan", data, **SMALL)
+
+
+# --- mode and Laplace's approximation -------------------------------------------------------------------
+
+
+def bent_data():
+    """A line with two sharp bends: prophet's prior of a bend has a kink at 0, where no search ends well."""
+    data = prophet_data()
+    t = data["t"]
+    return data | {"tau": 10.0, "y": data["y"] + 4 * np.maximum(t - 0.3, 0) - 6 * np.maximum(t - 0.6, 0)}
+
+
+def stanli_mode_and_precision(data):
+    """Mode of prophet's density and the negative Hessian there, by finite differences of gradients."""
+    import stanli
+
+    plain = {name: np.asarray(value).tolist() for name, value in data.items()}
+    model = stanli.Model(str(PROPHET / "prophet.stan"), data=plain)
+    best = model.optimize(seed=1)
+    for _ in range(5):
+        best = model.optimize(seed=1, init=best.unconstrained)
+    at, step = best.unconstrained, 1e-5
+    columns = [
+        (model.log_prob_grad(at + step * unit)[1] - model.log_prob_grad(at - step * unit)[1]) / (2 * step)
+        for unit in np.eye(at.size)
+    ]
+    precision = -np.array(columns)
+    return model, best, 0.5 * (precision + precision.T)
+
+
+@needs_prophet
+def test_genuine_cmdstan_finds_the_mode_that_stanli_finds(prophet_engine, capfd):
+    data = bent_data()
+    compiled = prophet_engine.optimize(PROPHET / "prophet.stan", data, seed=4)
+    assert capfd.readouterr() == ("", "")
+    interpreted = EmbeddedEngine().optimize(PROPHET / "prophet.stan", data, seed=4)
+    shapes = {name: value.shape for name, value in compiled.variables.items()}
+    assert shapes == {name: value.shape for name, value in interpreted.variables.items()}
+    assert (shapes["k"], shapes["delta"], shapes["trend"]) == ((), (2,), (30,))
+    assert {value.dtype for value in compiled.variables.values()} == {np.dtype(np.float64)}
+    # Jacobian included, so it is the mode of what the sampler sees; each leaves out constants of its own
+    _, best, precision = stanli_mode_and_precision(data)
+    sd = np.sqrt(np.diag(np.linalg.inv(precision)))
+    for found in (compiled, interpreted):
+        gap = np.array([found.variables[name] - best[name] for name in ("k", "m")])
+        assert np.abs(gap).max() < 0.05 * sd.min()
+        assert found.variables["sigma_obs"] == pytest.approx(best["sigma_obs"], rel=1e-3)
+
+
+@needs_prophet
+def test_genuine_cmdstan_draws_laplace_s_normal(prophet_engine, capfd):
+    data = bent_data()
+    drawn = prophet_engine.laplace(PROPHET / "prophet.stan", data, draws=4000, seed=4)
+    assert capfd.readouterr() == ("", "")
+    assert drawn.variables["delta"].shape == (4000, 2)
+    assert drawn.log_density.shape == drawn.log_approximation.shape == (4000,)
+    model, best, precision = stanli_mode_and_precision(data)
+    names = ["k", "m", "delta", "sigma_obs", "beta"]  # prophet.stan's parameters, in order
+    values = [
+        np.log(drawn.variables[name]) if name == "sigma_obs" else drawn.variables[name] for name in names
+    ]
+    theta = np.column_stack([value.reshape(4000, -1) for value in values])
+    z = (theta - best.unconstrained) @ np.linalg.cholesky(precision)
+    # 4,000 independent draws of 6 numbers: 5 standard errors, plus the finite differences' own 1 %
+    assert np.abs(z.mean(axis=0)).max() < 5 / np.sqrt(4000) + 0.01
+    np.testing.assert_allclose(z.T @ z / 4000, np.eye(6), atol=5 * np.sqrt(2 / 4000) + 0.01)
+    gap = drawn.log_density - np.array([model.log_prob_grad(point)[0] for point in theta])
+    np.testing.assert_allclose(gap, gap[0], atol=1e-6 * np.abs(gap[0]))
+
+
+@needs_prophet
+def test_mode_and_laplace_are_reproducible(prophet_engine):
+    program, data = PROPHET / "prophet.stan", bent_data()
+    run = {"draws": 5, "seed": 2**31 - 1}
+    first, again = (prophet_engine.laplace(program, data, **run).variables["k"] for _ in range(2))
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, prophet_engine.laplace(program, data, draws=5, seed=1).variables["k"])
+    modes = [prophet_engine.optimize(program, data, seed=7).variables["k"] for _ in range(2)]
+    assert modes[0] == modes[1]
+
+
+@needs_prophet
+@pytest.mark.parametrize("method", ["optimize", "laplace"])
+def test_search_errors_of_genuine_cmdstan_are_short(prophet_engine, method):
+    def search(changes, **settings):
+        more = {"draws": 5} if method == "laplace" else {}
+        run = {"seed": 1} | more | settings
+        getattr(prophet_engine, method)(PROPHET / "prophet.stan", bent_data() | changes, **run)
+
+    with pytest.raises(EngineError) as error:
+        search({"y": np.zeros(3)})
+    assert_short(error, r"^CmdStan could not run prophet\.stan: optimize ended with", r"\by\b", "full log")
+    with pytest.raises(EngineError) as error:
+        search({}, max_iterations=2)
+    assert_short(error, r"found no mode of prophet\.stan in 2 iterations: raise max_iterations\.$")
+    for settings, message in (
+        ({"seed": -1}, "seed must be"),
+        ({"max_iterations": 0}, "max_iterations must be"),
+        ({"max_iterations": 2**32}, "max_iterations must be at most"),
+        ({"init_radius": 0.0}, "init_radius must be"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            search({}, **settings)
+    with pytest.raises(ArgumentError, match="'y' must be finite"):
+        search({"y": np.full(30, np.nan)})
+
+
+def test_draws_of_laplace_are_counted(stand_in, tmp_path):
+    for draws in (0, 10**7 + 1, 2.5):
+        with pytest.raises(ArgumentError, match="draws must be"):
+            stand_in("exit 0").laplace(tmp_path / "m.stan", {}, draws=draws, seed=1)
+
+
+@needs_prophet
+@pytest.mark.parametrize("method", ["optimize", "laplace"])
+def test_missing_output_of_a_search_is_an_error(tmp_path, method):
+    wrapper = write_wrapper(tmp_path / "mute", f'case "$*" in *method={method}*) exit 0;; esac')
+    engine = CmdStanEngine(executable=wrapper)
+    more = {"draws": 5} if method == "laplace" else {}
+    with pytest.raises(EngineError) as error:
+        getattr(engine, method)(PROPHET / "prophet.stan", bent_data(), seed=1, **more)
+    assert_short(error, f"CmdStan could not run prophet.stan: {method} ended without writing its draws")
+
+
+# --- time limit -----------------------------------------------------------------------------------------
+
+
+@needs_prophet
+@pytest.mark.parametrize("method", ["sample", "optimize", "laplace"])
+def test_genuine_cmdstan_is_ended_when_time_is_up(tmp_path, method):
+    """A wrapper that waits first stands in for a program that takes its time; one in time goes through."""
+    pids = tmp_path / "pids"
+    wrapper = write_wrapper(tmp_path / "slow", f'[ "$1" = info ] || {{ echo $$ >> "{pids}"; sleep 600; }}')
+    run = {"sample": SMALL, "optimize": {"seed": 1}, "laplace": {"seed": 1, "draws": 5}}[method]
+    engine = CmdStanEngine(executable=wrapper, timeout=0.5)
+    with pytest.raises(EngineError) as error:
+        getattr(engine, method)(PROPHET / "prophet.stan", bent_data(), **run)
+    assert_short(error, r"^CmdStan could not run prophet\.stan: not done within 0\.5 seconds")
+    assert "\n" not in str(error.value)
+    for pid in pids.read_text().split():
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(pid), 0)
+    in_time = CmdStanEngine(executable=PROPHET_EXECUTABLE, timeout=300.0)
+    getattr(in_time, method)(PROPHET / "prophet.stan", bent_data(), **run)
+
+
+def test_time_limit_must_be_positive(tmp_path):
+    for timeout in (0.0, -1.0, np.inf, "5"):
+        with pytest.raises(ArgumentError, match="timeout must be finite and positive"):
+            CmdStanEngine(executable=tmp_path / "none", timeout=timeout)
 
 
 def write_wrapper(path, body):
@@ -353,7 +503,7 @@ def test_cmdstanpy_stays_silent_while_an_interrupt_leaves(stand_in, tmp_path, mo
         finally:
             logging.getLogger("cmdstanpy").error("noise on the way out")
 
-    monkeypatch.setattr(engine._cmdstanpy, "from_csv", interrupted)
+    monkeypatch.setattr("cmdstanpy.from_csv", interrupted)
     with caplog.at_level(logging.DEBUG), pytest.raises(KeyboardInterrupt):
         engine.sample(tmp_path / "m.stan", {}, **SMALL)
     assert caplog.text == ""
@@ -365,14 +515,14 @@ def test_quiet_logger_is_restored_after_overlapping_runs():
     inside, leave = threading.Event(), threading.Event()
 
     def hold():
-        with cmdstan._quiet_cmdstanpy:
+        with csv_files.quiet_cmdstanpy:
             inside.set()
             leave.wait(10)
 
     thread = threading.Thread(target=hold)
     thread.start()
     inside.wait(10)
-    with cmdstan._quiet_cmdstanpy:
+    with csv_files.quiet_cmdstanpy:
         assert logger.disabled
         leave.set()
         thread.join()

@@ -105,7 +105,9 @@ def table():
     )
 
 
-CONFIG = na.DPVIConfig(num_steps=300, sampling_rate=0.2, clip_norm=5.0, preconditioner_u=10.0)
+CONFIG = na.DPVIConfig(
+    num_steps=300, sampling_rate=0.2, clip_norm=5.0, preconditioner_u=10.0, learning_rate_constant=0.6
+)
 BUDGET = na.PrivacyBudget(epsilon=4.0, delta=1e-5)
 
 
@@ -141,6 +143,7 @@ class TestTheWholeRoad:
         )
         np.testing.assert_allclose(posterior.predict(rows), expected.mean(), rtol=1e-10)
 
+    @pytest.mark.arviz
     def test_arviz_takes_numbers_and_matrices(self, posterior):
         assert posterior.to_arviz() is not None
 

@@ -10,7 +10,8 @@ from trace_cases import make_release
 
 from nadpvi import gradient_model as gm
 from nadpvi.engines import embedded, programs
-from nadpvi.engines.base import SamplerSettings, check_data, check_seed, check_storage
+from nadpvi.engines.base import SamplerSettings, check_seed, check_storage
+from nadpvi.engines.data import check_data
 from nadpvi.engines.embedded import EmbeddedEngine
 from nadpvi.errors import ArgumentError, EngineError, FileError
 from nadpvi.inference.nuts import prepare_nuts, sample_nuts

@@ -418,6 +418,7 @@ def small_release():
     )
 
 
+@pytest.mark.filterwarnings("ignore::nadpvi.InferenceWarning")  # so short a run is warned of
 @pytest.mark.parametrize("method", ["exact", "laplace"])
 def test_infer_needs_no_stan(method, monkeypatch, tmp_path):
     def no_engine(name):

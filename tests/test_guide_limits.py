@@ -101,6 +101,7 @@ def test_the_mean_field_guide_cannot():
     np.testing.assert_allclose(MeanField().standard_deviation(phi), expected, rtol=0.06)
 
 
+@pytest.mark.filterwarnings("ignore::nadpvi.InferenceWarning")  # so short a run is warned of
 @pytest.mark.parametrize("name", sorted(set(test_guides.EXAMPLES) - {"rank_three", "rank_three_variance"}))
 def test_release_inference_and_files(name, tmp_path):
     guide = test_guides.EXAMPLES[name]

@@ -1,5 +1,8 @@
 """Laplace's method: derivatives, modes, Stan's own optimizer, and the Gaussian against the posterior."""
 
+import os
+from pathlib import Path
+
 import numpy as np
 import pytest
 from exact_reference import CASES, make_cases
@@ -7,14 +10,15 @@ from trace_cases import make_release
 
 from nadpvi import gradient_model as gm
 from nadpvi.bijectors import softplus
-from nadpvi.engines.embedded import load_stanli
+from nadpvi.engines.cmdstan import CmdStanEngine
+from nadpvi.engines.embedded import EmbeddedEngine
 from nadpvi.engines.programs import program_path
 from nadpvi.errors import ArgumentError
 from nadpvi.gradient_model import mode
 from nadpvi.gradient_model.mode import find_modes, joint_derivatives
 from nadpvi.inference.exact import exact_marginals
-from nadpvi.inference.laplace import sample_laplace
-from nadpvi.inference.nuts import make_stan_data
+from nadpvi.inference.laplace import sample_laplace, sample_laplace_with_cmdstan
+from nadpvi.inference.stan_data import make_stan_data, make_trace_data
 
 NAMES = ("v", "phi_star", "log_tau")
 
@@ -96,27 +100,35 @@ def test_modes_are_modes(num_steps, use_tau):
         assert (other.value <= at.value + 1e-9 * np.abs(at.value)).all()
 
 
+def cmdstan_is_missing():
+    return not (Path(os.environ.get("CMDSTAN", "/nonexistent")) / "makefile").is_file()
+
+
+needs_cmdstan = pytest.mark.skipif(
+    cmdstan_is_missing(), reason="no CmdStan to compile with: set CMDSTAN to its folder"
+)
+ENGINES = [
+    pytest.param(EmbeddedEngine, id="stanli"),
+    pytest.param(CmdStanEngine, id="cmdstan", marks=[pytest.mark.stan, needs_cmdstan]),
+]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("use_tau", [False, True])
 @pytest.mark.parametrize("program", ["gradient_model_trace", "gradient_model"])
-def test_stans_own_optimizer_agrees(program, use_tau):
+def test_stans_own_optimizer_agrees(program, use_tau, engine):
     """The row-by-row program has the joint mode; the sums program, standardised, has the collapsed one."""
     release = make_release(subsampling_std=60.0)
     model = gm.make_gradient_model(release, burn_in=0.0, subsampling_noise=use_tau)
-    data = make_stan_data(model)
-    if program == "gradient_model_trace":
-        sums = ("phi_bar", "g_bar", "s_pp", "s_gp", "s_gg", "K", "scale_is_sd")
-        data = {name: value for name, value in data.items() if name not in sums}
-        data |= {"phi": release.phi, "noisy_gradient": release.noisy_gradient}
-    plain = {name: np.asarray(value).tolist() for name, value in data.items()}
-    stan = load_stanli().Model(stan_file=str(program_path(program)), data=plain, seed=1)
+    is_trace = program == "gradient_model_trace"
+    data = make_trace_data(model, release) if is_trace else make_stan_data(model)
+    best = engine().optimize(program_path(program), data, seed=1, init_radius=0.1).variables
     found = find_modes(model)
     sd = 1.0 / np.sqrt(np.einsum("dii->di", found.precision))
 
-    def distances(best):
+    def distances(value):
         """How far an optimum is from ours, in sds; for the collapsed density, by its gradient there."""
-        names = ("v", "phi_star", "tau") if use_tau else ("v", "phi_star")
-        value = {name: np.array([best[f"{name}[{d}]"] for d in range(1, 4)]) for name in names}
-        if program == "gradient_model_trace":
+        if is_trace:
             gaps = [value["v"] - found.v, value["phi_star"] - found.phi_star]
             if use_tau:
                 gaps.append(np.log(value["tau"]) - found.log_tau)
@@ -129,11 +141,27 @@ def test_stans_own_optimizer_agrees(program, use_tau):
         return np.abs(np.stack(gaps, axis=1) / sd).max()
 
     # L-BFGS stops on the relative change of the objective, some hundredths of an sd away
-    first = stan.optimize(seed=1, init_radius=0.1)
-    assert distances(first) < 0.05
-    again = stan.optimize(seed=1, init=first.unconstrained)
-    assert distances(again) < 0.05
-    assert distances({key: value + 0.3 * sd.max() for key, value in first.items()}) > 0.1
+    assert distances(best) < 0.05
+    assert distances({name: value + 0.3 * sd.max() for name, value in best.items()}) > 0.1
+
+
+@pytest.mark.stan
+@needs_cmdstan
+@pytest.mark.parametrize("use_tau", [False, True])
+def test_cmdstans_laplace_method_agrees(use_tau):
+    release = make_release(subsampling_std=60.0)
+    model = gm.make_gradient_model(release, burn_in=0.0, subsampling_noise=use_tau)
+    modes = find_modes(model)
+    fitted = sample_laplace_with_cmdstan(model, release, engine=CmdStanEngine(), draws=5000, chains=2, seed=3)
+    assert fitted.phi_star.shape == (2, 5000, 3)
+    values = [fitted.v, fitted.phi_star] + ([] if fitted.tau is None else [np.log(fitted.tau)])
+    centres = [modes.v, modes.phi_star] + ([] if fitted.tau is None else [modes.log_tau])
+    draws = np.stack(values, axis=-1).reshape(10_000, 3, -1) - np.stack(centres, axis=-1)
+    for d in range(3):
+        z = draws[:, d] @ np.linalg.cholesky(modes.precision[d])
+        # 10,000 independent draws: 5 standard errors, plus what the search leaves
+        assert np.abs(z.mean(axis=0)).max() < 0.05 + 0.05
+        np.testing.assert_allclose(z.T @ z / 10_000, np.eye(z.shape[1]), atol=5 * np.sqrt(2 / 10_000))
 
 
 def draws_against_exact(model):

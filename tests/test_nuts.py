@@ -12,9 +12,11 @@ from nadpvi import gradient_model as gm
 from nadpvi.bijectors import softplus
 from nadpvi.engines.base import StanDraws
 from nadpvi.engines.embedded import EmbeddedEngine
-from nadpvi.engines.programs import program_path
+from nadpvi.engines.programs import inlined_program, program_path
 from nadpvi.errors import ArgumentError, EngineError, InferenceWarning
+from nadpvi.guides import MeanField
 from nadpvi.inference.nuts import make_stan_data, sample_nuts
+from nadpvi.models import Parameter
 
 # Few steps and big noise; chance made two of the three slopes negative.
 HARD = {"num_steps": 12, "noise_multiplier": 300.0, "learning_rate": 2e-4, "seed": 7}
@@ -275,8 +277,9 @@ def test_engine_errors_pass_through():
 def test_stan_data_has_the_declared_names_and_kinds():
     release = make_release(curvature=(50.0, 60.0), phi_star=(1.0, 0.0), preconditioner=(1.0, 1.0))
     model = gm.make_gradient_model(release, subsampling_noise=True)
-    data = make_stan_data(model, num_model_parameters=1, scale="variance")
-    program = program_path("gradient_model").read_text(encoding="utf-8")
+    guide, blocks = MeanField(scale="variance"), (Parameter(name="x"),)
+    data = make_stan_data(model, guide=guide, parameters=blocks)
+    program = inlined_program(program_path("gradient_model"))
     block = re.sub(r"//.*", "", program[program.index("\ndata {") : program.index("\ntransformed data {")])
     assert list(data) == re.findall(r"(\w+);", block)
     assert {name for name, value in data.items() if type(value) is int} == {
@@ -285,6 +288,9 @@ def test_stan_data_has_the_declared_names_and_kinds():
         "use_tau",
         "K",
         "scale_is_sd",
+        "num_noise",
+        "num_weights",
+        "num_blocks",
     }
     assert (data["K"], data["scale_is_sd"], data["use_tau"]) == (1, 0, 1)
     assert make_stan_data(gm.make_gradient_model(release))["tau_prior_scale"].shape == (0,)
@@ -293,8 +299,9 @@ def test_stan_data_has_the_declared_names_and_kinds():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"num_model_parameters": 2}, "num_model_parameters must be 0 or"),
-        ({"scale": "precision"}, "scale must"),
+        ({"guide": MeanField()}, "guide and parameters must fit phi of 3 coordinates"),
+        ({"guide": MeanField(), "parameters": (Parameter(name="x"),)}, "guide and parameters must fit phi"),
+        ({"parameters": (Parameter(name="x"),)}, "parameters need a guide"),
     ],
 )
 def test_guide_that_does_not_fit_is_refused(settings, message):

@@ -18,7 +18,7 @@ from nadpvi.inference.nuts import sample_nuts
 from nadpvi.scores import calibration_curve, predict_rows, score_binary
 
 # Short chains warn that they are short; what warns, and when, is tested on its own below.
-pytestmark = pytest.mark.filterwarnings("ignore::nadpvi.InferenceWarning")
+pytestmark = [pytest.mark.arviz, pytest.mark.filterwarnings("ignore::nadpvi.InferenceWarning")]
 
 MODEL = na.models.LogisticRegression(outcome="y")
 BUDGET = na.PrivacyBudget(epsilon=8.0, delta=1e-5)

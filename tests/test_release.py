@@ -148,7 +148,7 @@ def test_a_file_limit_is_one_line_and_no_crash(tmp_path):
     code = (
         "import numpy as np, nadpvi as na\n"
         "r = na.Release.from_arrays(phi=np.random.rand(4000, 4), noisy_gradient=np.random.rand(4000, 4),"
-        " noise_multiplier=1.0, clip_norm=1.0, sampling_rate=0.5)\n"
+        " noise_multiplier=0.1, clip_norm=1.0, sampling_rate=0.5)\n"
         "try: r.save('r.nc')\n"
         "except na.FileError as error: print(error)"
     )

@@ -151,9 +151,7 @@ class TestBox:
         with pytest.raises(na.ArgumentError, match="initial_u must lie in box_u"):
             na.DPVIConfig(box_u=(0.0, 1.0))
         for start in (None, 2.0, {"Intercept": 2.0, "a": 0.7}):
-            with pytest.raises(
-                na.ArgumentError, match=r"box_mu must hold the start (0|2) of (Intercept|a)"
-            ):
+            with pytest.raises(na.ArgumentError, match=r"box_mu must hold the start (0|2) of (Intercept|a)"):
                 settings_for(schema, box_mu=(0.5, 1.0), initial_mu=start)
         assert settings_for(schema, box_mu=(0.5, 1.0), initial_mu=0.5).initial_phi[:3].tolist() == [0.5] * 3
 

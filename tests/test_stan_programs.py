@@ -1,5 +1,6 @@
 """The Stan programs against their Python twin: in the interpreter, and in genuine compiled Stan."""
 
+import dataclasses
 import os
 import subprocess
 from pathlib import Path
@@ -13,9 +14,13 @@ from trace_cases import make_release
 from nadpvi import gradient_model as gm
 from nadpvi.bijectors import softplus
 from nadpvi.engines.programs import program_path
-from nadpvi.inference.nuts import make_stan_data
+from nadpvi.errors import ArgumentError
+from nadpvi.guides import MeanField
+from nadpvi.inference.stan_data import make_parameter_data, make_stan_data, make_trace_data
+from nadpvi.models import Parameter
 
-PROGRAMS = ("gradient_model", "gradient_model_trace")
+PROGRAMS = ("gradient_model", "gradient_model_trace", "parameter_model")
+TWO_NUMBERS = {"name": "x", "dims": ["which"], "coords": [2]}
 HARD = {"num_steps": 8, "noise_multiplier": 200.0, "offset": 1e3}
 
 
@@ -33,6 +38,11 @@ def split(model, point):
     z_v, second, log_z_tau = point[:size], point[size : 2 * size], point[2 * size :]
     tau = None if model.tau_prior_scale is None else model.tau_prior_scale * np.exp(log_z_tau)
     return model.v_prior_mean + model.v_prior_sd * z_v, z_v, second, tau
+
+
+def plain(data):
+    """Arrays as lists, which is what stanli takes."""
+    return {name: np.asarray(value).tolist() for name, value in data.items()}
 
 
 def log_normal(z):
@@ -65,23 +75,37 @@ def twin_of_trace(model, point):
     return value.sum(), np.concatenate(gradient)
 
 
-TWINS = {"gradient_model": twin_of_sums, "gradient_model_trace": twin_of_trace}
+TWINS = {
+    "gradient_model": twin_of_sums,
+    "gradient_model_trace": twin_of_trace,
+    "parameter_model": twin_of_trace,
+}
 
 
 def stan_data(program, release, model):
-    data = make_stan_data(model)
-    if program == "gradient_model_trace":
-        first = len(release.phi) - model.sums.num_steps
-        sums = ("phi_bar", "g_bar", "s_pp", "s_gp", "s_gg", "K", "scale_is_sd")
-        data = {name: value for name, value in data.items() if name not in sums}
-        data |= {"phi": release.phi[first:], "noisy_gradient": release.noisy_gradient[first:]}
-    return data
+    if program == "gradient_model":
+        return make_stan_data(model)
+    return (make_trace_data if program == "gradient_model_trace" else make_parameter_data)(model, release)
 
 
-def assert_agree(answer, expected):
-    assert answer[0] == pytest.approx(expected[0], rel=1e-9)
+def twin(program, model, data, point):
+    """The Python twin; a density of iterates is one of gradients divided by the step sizes."""
+    value, gradient = TWINS[program](model, point)
+    if program == "parameter_model":
+        value -= model.sums.num_steps * np.log(data["learning_rate"]).sum()
+    return value, gradient
+
+
+def assert_agree(answer, expected, *, rounding=1.0):
+    """Equal to nine digits, times `rounding` where the data themselves carry fewer."""
+    assert answer[0] == pytest.approx(expected[0], rel=1e-9 * rounding)
     scale = np.abs(expected[1]).max()
-    np.testing.assert_allclose(answer[1], expected[1], rtol=1e-8, atol=1e-9 * scale)
+    np.testing.assert_allclose(answer[1], expected[1], rtol=1e-8 * rounding, atol=1e-9 * rounding * scale)
+
+
+def rounding_of(program, settings):
+    """Iterates 10,000 away from 0 hold their small steps to fewer digits than gradients do."""
+    return 1e3 if program == "parameter_model" and "offset" in settings else 1.0
 
 
 @pytest.mark.parametrize("settings", [{}, {"offset": 1e4}, HARD], ids=["plain", "offset", "hard"])
@@ -89,9 +113,53 @@ def assert_agree(answer, expected):
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_interpreted_stan_equals_the_python_twin(program, use_tau, settings):
     release, model, points = make_cases(use_tau=use_tau, **settings)
-    stan_model = stanli.Model(str(program_path(program)), data=stan_data(program, release, model))
+    data = stan_data(program, release, model)
+    stan_model = stanli.Model(str(program_path(program)), data=plain(data))
     for point in points:
-        assert_agree(stan_model.log_prob_grad(point), TWINS[program](model, point))
+        expected = twin(program, model, data, point)
+        assert_agree(stan_model.log_prob_grad(point), expected, rounding=rounding_of(program, settings))
+
+
+@pytest.mark.parametrize("use_tau", [False, True])
+def test_three_programs_are_one_posterior(use_tau):
+    """At one (v, phi_star, tau) they differ by constants, once z_delta is turned into z_phi_star."""
+    release, model, points = make_cases(use_tau=use_tau)
+    found = {}
+    for program in PROGRAMS:
+        data = stan_data(program, release, model)
+        stan = stanli.Model(str(program_path(program)), data=plain(data))
+        values = []
+        for point in points:
+            at = point.copy()
+            v, _, z_phi_star, tau = split(model, point)
+            if program == "gradient_model":
+                mean, precision = gm.conditional_delta(model, v=v, tau=tau)
+                delta = model.phi_star_prior_mean + model.phi_star_prior_sd * z_phi_star - model.sums.phi_bar
+                at[model.num_parameters : 2 * model.num_parameters] = (delta - mean) * np.sqrt(precision)
+                jacobian = (0.5 * np.log(precision) + np.log(model.phi_star_prior_sd)).sum()
+            else:
+                jacobian = 0.0
+            if program == "parameter_model":
+                jacobian = model.sums.num_steps * np.log(release.learning_rate).sum()
+            values.append(stan.log_prob_grad(at)[0] + jacobian)
+        found[program] = np.array(values)
+    for program in PROGRAMS[1:]:
+        np.testing.assert_allclose(found[program], found["gradient_model"], rtol=1e-9)
+
+
+def test_parameter_model_needs_plain_steps():
+    release = make_release()
+    model = gm.make_gradient_model(release)
+    phi = release.phi.copy()
+    phi[-1] += 1e-6
+    for changed, message in (
+        ({"phi": phi}, r"in every step, and 2 of 240 are not"),
+        ({"learning_rate": np.full(3, np.nan)}, "learning_rate that is known and positive"),
+        ({"sums": model.sums}, "holds the sums of its window"),
+        ({"phi": phi[:100]}, "model must be that of the release"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            make_parameter_data(model, dataclasses.replace(release, **changed))
 
 
 @pytest.mark.stan
@@ -106,18 +174,18 @@ def test_compiled_stan_equals_the_python_twin(program):
             release, model, points = make_cases(use_tau=use_tau, count=3, **settings)
             data = stan_data(program, release, model)
             cases += [(data, point) for point in points]
-            expected += [TWINS[program](model, point) for point in points]
+            expected += [twin(program, model, data, point) for point in points]
     answers = stan_oracle.evaluate(program_path(program), cases)
     assert len(answers) == 12
-    for answer, twin in zip(answers, expected, strict=True):
-        assert_agree(answer, twin)
+    for answer, want in zip(answers, expected, strict=True):
+        assert_agree(answer, want)
 
 
 @pytest.mark.parametrize("use_tau", [False, True])
 def test_phi_star_is_drawn_from_its_conditional(use_tau):
     """Generated quantities reproduce phi_star from z_delta and the sampled curvature, draw by draw."""
     _, model, _ = make_cases(use_tau=use_tau)
-    fit = stanli.Model(str(program_path("gradient_model")), data=make_stan_data(model)).sample(
+    fit = stanli.Model(str(program_path("gradient_model")), data=plain(make_stan_data(model))).sample(
         chains=1, warmup=100, samples=50, seed=3, refresh=0
     )
     tau = fit["tau"] if use_tau else None
@@ -135,8 +203,8 @@ def test_theta_is_drawn_from_the_guide_at_phi_star(scale, power):
         preconditioner=(1.0,) * 4,
     )
     model = gm.make_gradient_model(release)
-    data = make_stan_data(model, num_model_parameters=2, scale=scale)
-    fit = stanli.Model(str(program_path("gradient_model")), data=data).sample(
+    data = make_stan_data(model, guide=MeanField(scale=scale), parameters=(Parameter(**TWO_NUMBERS),))
+    fit = stanli.Model(str(program_path("gradient_model")), data=plain(data)).sample(
         chains=2, warmup=300, samples=2000, seed=4, refresh=0
     )
     spread = softplus(fit["phi_star"][:, 2:]) ** power
@@ -147,9 +215,13 @@ def test_theta_is_drawn_from_the_guide_at_phi_star(scale, power):
 
 
 def test_guide_that_does_not_fit_is_rejected_by_the_program():
-    _, model, _ = make_cases(use_tau=False)
-    with pytest.raises(RuntimeError, match=r"D must be 2 \* K"):
-        stanli.Model(str(program_path("gradient_model")), data=make_stan_data(model) | {"K": 1})
+    release, model, _ = make_cases(use_tau=False)
+    one = {"num_noise": 1, "num_blocks": 1, "support": [1], "num_rows": [1], "num_columns": [1]}
+    for program in PROGRAMS:
+        data = plain(stan_data(program, release, model))
+        for wrong, message in (({"K": 1} | one, r"D must be 2 \* K"), (one, "must have K unconstrained")):
+            with pytest.raises(RuntimeError, match=message):
+                stanli.Model(str(program_path(program)), data=data | wrong)
 
 
 def stanc_paths():
@@ -172,7 +244,9 @@ def stanc_paths():
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_stanc_has_nothing_to_complain_about(program, tmp_path):
     for stanc in stanc_paths():
-        command = [stanc, "--warn-pedantic", f"--o={tmp_path / 'out.hpp'}", program_path(program)]
+        path = program_path(program)
+        includes = f"--include-paths={path.parent}"
+        command = [stanc, "--warn-pedantic", includes, f"--o={tmp_path / 'out.hpp'}", path]
         result = subprocess.run(command, capture_output=True, text=True, check=False)
         assert (result.returncode, result.stdout, result.stderr) == (0, "", ""), stanc
         assert (tmp_path / "out.hpp").stat().st_size > 0

@@ -18,6 +18,8 @@ class FakeRelease:
     model_prior_sd: np.ndarray
     curvature: np.ndarray = field(repr=False)
     phi_star: np.ndarray = field(repr=False)
+    learning_rate: np.ndarray = field(repr=False)
+    final_phi: np.ndarray = field(repr=False)
     sums: None = None
     guide: None = None
 
@@ -62,4 +64,6 @@ def make_release(
         model_prior_sd=np.full(a.size, np.nan),
         curvature=a / scale**2,
         phi_star=offset + scale * optimum,
+        learning_rate=np.full(a.size, scale**2) * learning_rate,
+        final_phi=offset + scale * now,
     )

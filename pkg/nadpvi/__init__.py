@@ -9,18 +9,25 @@ from nadpvi.callbacks import StepDone
 from nadpvi.config import DPVIConfig
 from nadpvi.containers.posterior import Posterior
 from nadpvi.containers.release import Release
+from nadpvi.diagnostics.findings import Finding
+from nadpvi.diagnostics.release import Diagnostics, diagnose
 from nadpvi.errors import (
     ArgumentError,
     DataError,
     DivergenceError,
     EngineError,
     FileError,
+    GradientModelWarning,
     InferenceWarning,
     ModelError,
     NadpviError,
+    PriorWeightWarning,
     PrivacyError,
+    SamplerWarning,
     SchemaError,
+    StationarityWarning,
 )
+from nadpvi.export import ExportedFiles, export_stan
 from nadpvi.guides import FullRank, LowRank, MeanField
 from nadpvi.inference.api import infer
 from nadpvi.interrupts import RunInterrupted
@@ -47,6 +54,11 @@ __all__ = [
     "release",
     "resume",
     "infer",
+    "diagnose",
+    "Diagnostics",
+    "Finding",
+    "export_stan",
+    "ExportedFiles",
     "Release",
     "Posterior",
     # What it needs
@@ -83,6 +95,10 @@ __all__ = [
     "EngineError",
     "FileError",
     "InferenceWarning",
+    "StationarityWarning",
+    "GradientModelWarning",
+    "PriorWeightWarning",
+    "SamplerWarning",
     "ModelError",
     "PrivacyError",
     "SchemaError",

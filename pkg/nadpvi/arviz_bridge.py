@@ -1,7 +1,7 @@
 """All that depends on which ArviZ is installed: 0.23 and 1.x are both supported, and only here.
 
 ArviZ is imported inside functions: its import is slow, prints a notice once a day, and fails where no cache
-folder can be made.
+folder can be made. No fit needs it: without it, convergence is not judged.
 """
 
 import math
@@ -9,14 +9,20 @@ import os
 import sys
 import tempfile
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 
-__all__ = ["arviz_version", "convergence", "to_arviz"]
+from nadpvi.errors import SamplerWarning
+
+__all__ = ["arviz_version", "as_draws", "convergence", "has_arviz", "to_arviz"]
 
 # Chains are split in halves of at least two draws.
 _MIN_DRAWS = 4
+_MISSING = "ArviZ is not installed; pip install arviz."
 
 
 def _import() -> Any:
@@ -50,11 +56,29 @@ def _forget_half_an_import() -> None:
         del sys.modules[name]
 
 
-def arviz_version() -> tuple[int, int]:
-    """Return (major, minor) of the installed ArviZ."""
-    from importlib.metadata import version
+def has_arviz() -> bool:
+    """Return whether ArviZ can be imported."""
+    try:
+        _import()
+    except ImportError:
+        return False
+    return True
 
-    major, minor = version("arviz").split(".")[:2]
+
+def arviz_version() -> tuple[int, int]:
+    """Return (major, minor) of the installed ArviZ.
+
+    Raises
+    ------
+    ImportError
+        If there is none.
+    """
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        major, minor = version("arviz").split(".")[:2]
+    except PackageNotFoundError:
+        raise ImportError(_MISSING) from None
     return int(major), int(minor)
 
 
@@ -62,6 +86,11 @@ def to_arviz(tree: xr.DataTree) -> Any:
     """Return the installed ArviZ's own container for the groups of `tree`.
 
     InferenceData for ArviZ 0.x; the DataTree itself for 1.x, which works on it directly.
+
+    Raises
+    ------
+    ImportError
+        If there is no ArviZ.
     """
     if arviz_version()[0] >= 1:
         return tree
@@ -69,18 +98,40 @@ def to_arviz(tree: xr.DataTree) -> Any:
     return _import().InferenceData(attrs=dict(tree.attrs), **groups)
 
 
+def as_draws(arrays: Mapping[str, NDArray[np.float64]]) -> xr.Dataset:
+    """Return arrays of shape (chain, draw, ...) as a Dataset, what `convergence` takes.
+
+    ArviZ's own converters differ between its majors, and read an array's axes differently.
+    """
+    return xr.Dataset(
+        {
+            name: (("chain", "draw", *(f"{name}_{axis}" for axis in range(array.ndim - 2))), array)
+            for name, array in arrays.items()
+        }
+    )
+
+
 def convergence(posterior: xr.Dataset) -> dict[str, xr.Dataset]:
     """Return ``ess_bulk``, ``ess_tail`` and ``r_hat`` of every variable (Vehtari et al. 2021).
 
-    R-hat is NaN for a single chain, since it compares chains, and everything is for fewer than four draws.
+    R-hat is NaN for a single chain, since it compares chains; everything is for fewer than four draws, and
+    where there is no ArviZ.
 
     Parameters
     ----------
     posterior : xarray.Dataset
         Variables with dims (chain, draw, ...).
+
+    Warns
+    -----
+    SamplerWarning
+        If there is no ArviZ.
     """
     missing = xr.full_like(posterior.isel(chain=0, draw=0, drop=True), math.nan, dtype=float)
     if posterior.sizes["draw"] < _MIN_DRAWS:
+        return {"ess_bulk": missing, "ess_tail": missing, "r_hat": missing}
+    if not has_arviz():
+        warnings.warn(f"ESS and R-hat are NaN: {_MISSING}", SamplerWarning, stacklevel=3)
         return {"ess_bulk": missing, "ess_tail": missing, "r_hat": missing}
     arviz = _import()
     data = to_arviz(xr.DataTree.from_dict({"posterior": posterior}))

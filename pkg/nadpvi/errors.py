@@ -10,11 +10,15 @@ __all__ = [
     "DivergenceError",
     "EngineError",
     "FileError",
+    "GradientModelWarning",
     "InferenceWarning",
     "ModelError",
     "NadpviError",
+    "PriorWeightWarning",
     "PrivacyError",
+    "SamplerWarning",
     "SchemaError",
+    "StationarityWarning",
 ]
 
 
@@ -56,3 +60,19 @@ class EngineError(NadpviError, RuntimeError):
 
 class InferenceWarning(UserWarning):
     """Sampling finished with trouble that the reader of the posterior must know."""
+
+
+class StationarityWarning(InferenceWarning):
+    """The run had not settled in the window, or its steps were too large or too small to tell."""
+
+
+class GradientModelWarning(InferenceWarning):
+    """The gradients in the window are not a line with independent noise of the size that is claimed."""
+
+
+class PriorWeightWarning(InferenceWarning):
+    """The noise drowns a parameter, so that its posterior is mostly its prior."""
+
+
+class SamplerWarning(InferenceWarning):
+    """Chains disagree, diverged or hold too few effective draws, or an approximation is poor."""

@@ -10,6 +10,7 @@ import typer
 
 from nadpvi.cli.demo import demo
 from nadpvi.cli.doctor import doctor
+from nadpvi.cli.export import export
 from nadpvi.cli.ledger import ledger
 from nadpvi.cli.plan import plan
 from nadpvi.cli.resume import resume
@@ -26,7 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (demo, plan, release, resume, infer, fit, summary, ledger, doctor):
+for command in (demo, plan, release, resume, infer, fit, summary, export, ledger, doctor):
     app.command()(command)
 
 

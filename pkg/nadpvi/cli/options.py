@@ -1,7 +1,7 @@
 """Options that several commands share, declared once."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,6 +14,7 @@ __all__ = [
     "NumRecords",
     "PriorTerm",
     "BurnIn",
+    "BurnInOrAuto",
     "Collapse",
     "Guide",
     "Storage",
@@ -22,6 +23,7 @@ __all__ = [
     "AdaptDelta",
     "Chains",
     "ClipNorm",
+    "CurvaturePrior",
     "Delta",
     "Draws",
     "EngineName",
@@ -95,6 +97,27 @@ LearningRateConstant = Annotated[
 InitialU = Annotated[
     float, typer.Option("--initial-u", help="Start of the guide's scales: their sd is softplus of this.")
 ]
+
+
+def _burn_in(text: str) -> float | str:
+    """Return a share as a number; "auto" stays as it is."""
+    if text == "auto":
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is neither a number nor auto.") from None
+
+
+BurnInOrAuto = Annotated[
+    Any,
+    typer.Option(
+        "--burn-in",
+        metavar="SHARE|auto",
+        parser=_burn_in,
+        help="Share of the first steps left out, 0.2 when omitted; auto: the least that settles.",
+    ),
+]
 BurnIn = Annotated[
     float | None,
     typer.Option("--burn-in", help="Share of the first steps left out, in [0, 1); 0.2 when omitted."),
@@ -140,6 +163,9 @@ Warmup = Annotated[int, typer.Option("--warmup", help="Warm-up iterations per ch
 Seed = Annotated[int | None, typer.Option("--seed", help="Seed of the post-processing; no secret.")]
 EngineName = Annotated[str, typer.Option("--engine", help="Stan engine: auto, cmdstan or stanli.")]
 PhiStarPrior = Annotated[str, typer.Option("--phi-star-prior", help="Prior of the optimum: trace or model.")]
+CurvaturePrior = Annotated[
+    str, typer.Option("--curvature-prior", help="Prior of the curvature: trace, weak or model.")
+]
 SubsamplingNoise = Annotated[
     bool,
     typer.Option(

@@ -10,6 +10,9 @@ from nadpvi.cli.console import print_frame, print_json, print_text, warnings_as_
 from nadpvi.containers.posterior import Posterior
 from nadpvi.containers.release import Release
 from nadpvi.containers.storage import file_kind
+from nadpvi.diagnostics.findings import Finding
+from nadpvi.diagnostics.release import Diagnostics, diagnose
+from nadpvi.errors import ArgumentError
 
 __all__ = ["print_posterior", "summary"]
 
@@ -47,13 +50,27 @@ def print_release(release: Release, *, as_json: bool) -> None:
         "clip_norm": release.clip_norm,
         "sampling_rate": release.sampling_rate,
     }
+    found = _diagnosed(release)
     if as_json:
         guarantee = None if release.guarantee is None else release.guarantee.to_dict()
-        print_json({"guarantee": guarantee, **facts, "versions": release.versions})
+        print_json(
+            {
+                "guarantee": guarantee,
+                **facts,
+                "versions": release.versions,
+                "diagnostics": found if isinstance(found, str) else found.to_dict(),
+            }
+        )
         return
     print_text("No guarantee on record." if release.guarantee is None else release.guarantee.sentence())
     for name, value in facts.items():
         print_text(f"{name}: {value:g}")
+    if isinstance(found, str):
+        print_text(f"diagnostics: none, {found}")
+        return
+    _print_findings(found.findings)
+    for line in found.not_checked:
+        print_text(f"not checked: {line}")
 
 
 def print_posterior(posterior: Posterior, *, as_json: bool, probability: float = 0.9) -> None:
@@ -70,12 +87,15 @@ def print_posterior(posterior: Posterior, *, as_json: bool, probability: float =
                 "interval": {"kind": "equal-tailed", "probability": probability},
                 "divergences": divergences,
                 "parameters": rows,
+                "method": posterior.settings.get("method"),
+                "findings": [finding.to_dict() for finding in posterior.findings],
                 "settings": posterior.settings,
             }
         )
         return
     if posterior.guarantee is not None:
         print_text(posterior.guarantee.sentence())
+    print_text(f"method: {posterior.settings.get('method')}")
     formats = {name: _FORMATS.get(name, ".3f") for name in table.columns}
     if posterior.settings.get("curvature") == "diagonal" and len(table) > 1:
         print_text(_CAVEAT)
@@ -86,3 +106,21 @@ def print_posterior(posterior: Posterior, *, as_json: bool, probability: float =
             f"divergences: {divergences} of {sizes['chain'] * sizes['draw']} draws; "
             f"engine: {posterior.settings.get('engine')}"
         )
+    if "diagnostics" in posterior.settings:
+        _print_findings(posterior.findings)
+
+
+def _diagnosed(release: Release) -> Diagnostics | str:
+    """Return the diagnostics of a release, or why there can be none."""
+    try:
+        return diagnose(release)
+    except ArgumentError as error:
+        return str(error)
+
+
+def _print_findings(findings: tuple[Finding, ...]) -> None:
+    """Print what the checks found, a line each: about parameters outside the table as well."""
+    for finding in findings:
+        print_text(f"{finding.severity}: {finding.sentence()}")
+    if not findings:
+        print_text("diagnostics: nothing found.")

@@ -3,10 +3,10 @@
 import dataclasses
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -14,12 +14,16 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from nadpvi.arviz_bridge import to_arviz
+from nadpvi.containers.release import Release
 from nadpvi.containers.storage import HEADER, load_file, to_netcdf, write_bytes
+from nadpvi.containers.variables import model_variables
 from nadpvi.description import ModelDescription
-from nadpvi.diagnostics import num_divergences, summarise
+from nadpvi.diagnostics.chains import num_divergences, summarise
+from nadpvi.diagnostics.findings import Finding
 from nadpvi.errors import ArgumentError
+from nadpvi.inference.from_cmdstan import read_posterior
 from nadpvi.models import Model
-from nadpvi.models.parameters import constrain, unconstrain_draws
+from nadpvi.models.parameters import unconstrain_draws
 from nadpvi.predictive import predict_mean
 from nadpvi.privacy.guarantee import Guarantee
 from nadpvi.tables import TableLike
@@ -58,6 +62,10 @@ class Posterior:
         unknown = sorted(set(self.groups) - set(_GROUPS))
         if "posterior" not in self.groups or unknown:
             raise ArgumentError(f"groups must be among {list(_GROUPS)}, with posterior (got {unknown}).")
+        try:
+            json.dumps(self.settings)
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(f"settings must be JSON types, for the file: {error}.") from None
         for name, variable in self.groups["posterior"].data_vars.items():
             if variable.dims[:2] != ("chain", "draw"):
                 raise ArgumentError(f"{name} must have dims (chain, draw, ...) (got {variable.dims}).")
@@ -122,6 +130,12 @@ class Posterior:
         """Number of divergent transitions, or None where the method has no chains."""
         return num_divergences(self.groups.get("sample_stats"))
 
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What the checks of the release and of the draws found when this was made."""
+        kept = self.settings.get("diagnostics") or {}
+        return tuple(Finding.from_dict(item) for item in kept.get("findings", ()))
+
     def predict(self, table: TableLike) -> Array:
         """Return the posterior predictive mean of the outcome, one number a row of `table`, shape (N,).
 
@@ -156,6 +170,60 @@ class Posterior:
         return load_file(path, kind="posterior", format_version=_FORMAT_VERSION, build=cls._from_file)
 
     @classmethod
+    def from_cmdstan(
+        cls,
+        files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        *,
+        release: Release,
+        burn_in: float | Literal["auto"] | None = None,
+        phi_star_prior: Literal["trace", "model"] = "trace",
+        curvature_prior: Literal["trace", "weak", "model"] = "trace",
+        seed: int | None = None,
+    ) -> "Posterior":
+        """Return CmdStan's draws of an exported release, as ``infer(release, method="nuts")`` returns them.
+
+        Parameters
+        ----------
+        files : path or sequence of path
+            The CSV files of one run of a program from `nadpvi.export_stan`, one a chain: those of CmdStan's
+            command line, of cmdstanr (``fit$output_files()``) or of cmdstanpy.
+        release : Release
+            The one that was exported.
+        burn_in, phi_star_prior, curvature_prior
+            As in the export.
+        seed : int, optional
+            Used only where the files hold no draws of the model's parameters, to draw them here.
+
+        Raises
+        ------
+        FileError
+            If a file is missing, cut off or foreign, the files are not chains of one run, or their draws do
+            not follow from this release and these settings. One line that names the file.
+        ArgumentError
+            If a setting is out of range.
+
+        Warns
+        -----
+        InferenceWarning
+            As in `nadpvi.infer`.
+        """
+        found = read_posterior(
+            files,
+            release=release,
+            burn_in=burn_in,
+            phi_star_prior=phi_star_prior,
+            curvature_prior=curvature_prior,
+            seed=seed,
+            stacklevel=2,
+        )
+        return cls(
+            groups=found.groups,
+            settings=found.settings,
+            guarantee=release.guarantee,
+            description=release.description,
+        )
+
+    @classmethod
     def _from_file(cls, tree: xr.DataTree, header: dict[str, Any]) -> "Posterior":
         """Build a posterior from what its file holds."""
         guarantee, description = header["guarantee"], header["description"]
@@ -178,28 +246,3 @@ class Posterior:
             "guarantee": None if self.guarantee is None else self.guarantee.to_dict(),
             "description": None if self.description is None else self.description.to_dict(),
         }
-
-
-def model_variables(description: ModelDescription, theta: Array) -> xr.Dataset:
-    """Return draws of theta as the model's named variables, each on its own scale.
-
-    Parameters
-    ----------
-    description : ModelDescription
-        Gives the names, supports, dims and coords of the parameter blocks.
-    theta : ndarray, shape (chain, draw, K)
-        Unconstrained.
-
-    Returns
-    -------
-    xarray.Dataset
-        Variables with dims (chain, draw) and those of their parameter.
-    """
-    blocks = description.parameters
-    coords: dict[str, Any] = {"chain": np.arange(theta.shape[0]), "draw": np.arange(theta.shape[1])}
-    for block in blocks:
-        for dim, labels in zip(block.dims, block.coords, strict=True):
-            coords[dim] = np.array(labels, dtype=object)
-    values = constrain(blocks, theta)
-    variables = {block.name: (("chain", "draw", *block.dims), values[block.name]) for block in blocks}
-    return xr.Dataset(variables, coords=coords)

@@ -6,33 +6,38 @@ norms, losses, batch sizes or seeds.
 """
 
 import dataclasses
-import json
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike, NDArray
 
-from nadpvi.checks import check_positive, check_real
 from nadpvi.config import DPVIConfig
-from nadpvi.containers.storage import HEADER, load_file, package_versions, to_netcdf, write_bytes
+from nadpvi.containers.arrays import foreign_fields
+from nadpvi.containers.release_checks import (
+    check_coordinates,
+    check_curvature,
+    check_finite_steps,
+    check_settings,
+)
+from nadpvi.containers.release_file import FORMAT_VERSION, PER_COORDINATE, release_dataset, release_fields
+from nadpvi.containers.storage import load_file, package_versions, to_netcdf, write_bytes
+from nadpvi.containers.trace_checks import check_claimed_noise
 from nadpvi.description import ModelDescription
 from nadpvi.errors import ArgumentError
 from nadpvi.gradient_model.data import TraceSums
 from nadpvi.guides import Guide
+from nadpvi.privacy.budget import PrivacyBudget
 from nadpvi.privacy.guarantee import Guarantee
 
 __all__ = ["Release"]
 
 Array = NDArray[np.float64]
-
-_FORMAT_VERSION = 2
-_PER_COORDINATE = ("preconditioner", "learning_rate", "model_prior_mean", "model_prior_sd")
-_SUMS = ("phi_bar", "g_bar", "s_pp", "s_gp", "s_gg")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -63,6 +68,9 @@ class Release:
     final_phi : ndarray, shape (D,), optional
         The iterate after the last step, what ordinary DP-SGD would publish; computed from the last step by
         the learning rate when omitted.
+    curvature, curvature_std : ndarray, shape (M, M), or None
+        An estimate of the Hessian of all records' negative log likelihood in phi's first M coordinates (a
+        guide's locations, or coefficients), and the sd of each entry's noise; for ``method="dense"``.
     guarantee : Guarantee or None
         What is promised; None when a trace was brought in without one.
     description : ModelDescription or None
@@ -85,13 +93,15 @@ class Release:
     phi_labels: tuple[str, ...]
     sums: TraceSums | None = None
     final_phi: Array = dataclasses.field(default_factory=lambda: np.zeros(0))
+    curvature: Array | None = None
+    curvature_std: Array | None = None
     guarantee: Guarantee | None = None
     description: ModelDescription | None = None
     config: DPVIConfig | None = None
     versions: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in ("phi", "noisy_gradient", "final_phi", *_PER_COORDINATE):
+        for name in ("phi", "noisy_gradient", "final_phi", *PER_COORDINATE):
             array = np.array(getattr(self, name), dtype=np.float64)
             array.setflags(write=False)
             object.__setattr__(self, name, array)
@@ -100,14 +110,21 @@ class Release:
                 "phi and noisy_gradient must both have shape (T, D) "
                 f"(got {self.phi.shape} and {self.noisy_gradient.shape})."
             )
-        for name in _PER_COORDINATE:
-            if getattr(self, name).shape != (self.dimension,):
-                raise ArgumentError(
-                    f"{name} must have shape ({self.dimension},) (got {getattr(self, name).shape})."
-                )
-        if len(self.phi_labels) != self.dimension or len(set(self.phi_labels)) != self.dimension:
-            raise ArgumentError(f"phi_labels must be {self.dimension} different names.")
-        _check_settings(self)
+        vectors = {name: getattr(self, name) for name in PER_COORDINATE}
+        check_coordinates(vectors, labels=self.phi_labels, dimension=self.dimension)
+        check_settings(
+            noise_multiplier=self.noise_multiplier,
+            clip_norm=self.clip_norm,
+            sampling_rate=self.sampling_rate,
+            preconditioner=self.preconditioner,
+            guarantee=self.guarantee,
+            num_steps=self.num_steps,
+        )
+        matrix, std = check_curvature(self.curvature, self.curvature_std, dimension=self.dimension)
+        object.__setattr__(self, "curvature", matrix)
+        object.__setattr__(self, "curvature_std", std)
+        check_finite_steps("phi", self.phi)
+        check_finite_steps("noisy_gradient", self.noisy_gradient)
         if not self.final_phi.size and self.num_steps:
             # Without a learning rate it is not known, which NaN says.
             final = self.phi[-1] - self.learning_rate * self.noisy_gradient[-1]
@@ -115,7 +132,7 @@ class Release:
             object.__setattr__(self, "final_phi", final)
         if self.final_phi.shape != (self.dimension,):
             raise ArgumentError(
-                f"final_phi must have shape ({self.dimension},) (got {self.final_phi.shape})."
+                f"final_phi must have shape {(self.dimension,)} (got {self.final_phi.shape})."
             )
         if self.sums is not None and self.sums.num_parameters != self.dimension:
             raise ArgumentError(f"sums must be of {self.dimension} coordinates.")
@@ -161,61 +178,99 @@ class Release:
         sampling_rate: float,
         preconditioner: ArrayLike = 1.0,
         learning_rate: ArrayLike = math.nan,
-        phi_labels: tuple[str, ...] | None = None,
+        loss: Literal["sum", "mean", "expected_batch"] = "sum",
+        num_records: int | None = None,
+        expected_batch_size: float | None = None,
+        phi_labels: Sequence[str] | None = None,
         model_prior_mean: ArrayLike = math.nan,
         model_prior_sd: ArrayLike = math.nan,
         guarantee: Guarantee | None = None,
+        privacy: PrivacyBudget | None = None,
+        num_steps: int | None = None,
+        curvature: ArrayLike | None = None,
+        curvature_std: ArrayLike | None = None,
     ) -> "Release":
-        """Return a release made of a DP-SGD trace from elsewhere.
+        """Return a release made of a DP-SGD trace from elsewhere, with gradients as noisy sums.
 
         Parameters
         ----------
-        phi, noisy_gradient : array_like, shape (T, D)
-            Iterates, and the noisy *sums* of clipped loss gradients computed at them. Multiply averaged
-            gradients by the expected batch size first.
+        phi : array_like, shape (T, D) or (T + 1, D)
+            Iterates: row t is the point at which gradient t was computed, and a row more the final iterate.
+            They may be the parameters of a model themselves (maximum a posteriori, empirical risk).
+        noisy_gradient : array_like, shape (T, D)
+            Clipped, summed and noised gradients of the *loss*, divided as `loss` says; with the gradient of
+            a penalty or prior added, divided likewise, where the steps used it.
         noise_multiplier, clip_norm, sampling_rate : float
-            sigma, C and kappa of the run.
+            sigma, C and kappa of the run; the noise on a sum had sd sigma * C.
         preconditioner, learning_rate : array_like, shape (D,) or scalar
-            beta and lambda; lambda may be omitted.
-        phi_labels : tuple of str, optional
+            beta, and lambda in phi[t + 1] = phi[t] - lambda * noisy_gradient[t] with the gradient as given.
+            Leave lambda out where steps were others (momentum, Adam, a schedule).
+        loss : {"sum", "mean", "expected_batch"}
+            What the noisy sums were divided by: nothing; ``sampling_rate * num_records``, for the gradient of
+            the mean loss of a data set; or `expected_batch_size`, whatever number that was.
+        num_records : int, optional
+            A public number of records, for "mean" only.
+        expected_batch_size : float, optional
+            For "expected_batch" only, never a batch's own size. Opacus: ``optimizer.expected_batch_size``.
+        phi_labels : sequence of str, optional
             D labels; ``phi[0]``, ``phi[1]``, ... when omitted.
         model_prior_mean, model_prior_sd : array_like, shape (D,) or scalar, optional
             A prior for phi_star, NaN where there is none.
         guarantee : Guarantee, optional
-            The guarantee under which the trace was made, if it is known.
+            The guarantee under which the trace was made, if there is one on record.
+        privacy : PrivacyBudget, optional
+            Or the (epsilon, delta) that the run is known to keep: sigma, kappa and T are accounted here, for
+            Poisson sampling, and what they spend goes on record.
+        num_steps : int, optional
+            With `privacy`: noisy gradients that were drawn, if more than are given.
+        curvature, curvature_std : array_like, shape (M, M), optional
+            A noisy Hessian of the negative log likelihood in phi's first M coordinates, and the sd > 0 of its
+            entries' noise (or one number); infinite where nothing is said. Not accounted here.
 
         Raises
         ------
         ArgumentError
-            If shapes disagree or a setting is out of range.
+            If shapes disagree, a setting is out of range or belongs to another loss, phi and noisy_gradient
+            show that they were paired off by one, or the gradients vary less than their noise.
+        PrivacyError
+            If the noise is too small for `privacy`.
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> phi, mean_gradient = rng.normal(size=(100, 2)), rng.normal(size=(100, 2))
+        >>> made = Release.from_arrays(
+        ...     phi=phi, noisy_gradient=mean_gradient, noise_multiplier=16.0, clip_norm=2.0,
+        ...     sampling_rate=0.1, loss="expected_batch", expected_batch_size=32)
+        >>> bool((made.noisy_gradient == 32 * mean_gradient).all()), made.noise_std
+        (True, array([32., 32.]))
         """
-        trace = np.asarray(phi, dtype=np.float64)
-        dimension = trace.shape[-1] if trace.ndim == 2 else 0
-        labels = phi_labels if phi_labels is not None else tuple(f"phi[{i}]" for i in range(dimension))
-        return cls(
-            phi=trace,
-            noisy_gradient=np.asarray(noisy_gradient, dtype=np.float64),
+        fields = foreign_fields(
+            phi=phi,
+            noisy_gradient=noisy_gradient,
             noise_multiplier=noise_multiplier,
             clip_norm=clip_norm,
             sampling_rate=sampling_rate,
-            preconditioner=_per_coordinate(preconditioner, dimension),
-            learning_rate=_per_coordinate(learning_rate, dimension),
-            model_prior_mean=_per_coordinate(model_prior_mean, dimension),
-            model_prior_sd=_per_coordinate(model_prior_sd, dimension),
-            phi_labels=tuple(labels),
+            preconditioner=preconditioner,
+            learning_rate=learning_rate,
+            loss=loss,
+            num_records=num_records,
+            expected_batch_size=expected_batch_size,
+            phi_labels=phi_labels,
+            model_prior_mean=model_prior_mean,
+            model_prior_sd=model_prior_sd,
             guarantee=guarantee,
-            versions=package_versions(),
+            privacy=privacy,
+            num_steps=num_steps,
         )
+        fields |= {"curvature": curvature, "curvature_std": curvature_std, "versions": package_versions()}
+        made = cls(**fields)
+        check_claimed_noise(made.phi, made.noisy_gradient, noise_std=made.noise_std, loss=loss)
+        return made
 
     def to_dataset(self) -> xr.Dataset:
         """Return the release as an xarray Dataset whose one attribute is its JSON header."""
-        per_step = {"iterates": self.phi, "noisy_gradient": self.noisy_gradient}
-        variables: dict[str, Any] = {name: (("step", "phi"), value) for name, value in per_step.items()}
-        variables |= {name: ("phi", getattr(self, name)) for name in (*_PER_COORDINATE, "final_phi")}
-        if self.sums is not None:
-            variables |= {f"window_{name}": ("phi", getattr(self.sums, name)) for name in _SUMS}
-        coords = {"phi": np.array(self.phi_labels, dtype=object), "step": np.arange(self.num_steps)}
-        return xr.Dataset(variables, coords=coords, attrs={HEADER: json.dumps(self._header())})
+        return release_dataset(self)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write the release to a netCDF file, whole or not at all, and return its path.
@@ -237,87 +292,9 @@ class Release:
             If the file is missing, foreign or damaged, holds something other than a release, or is of a newer
             format.
         """
-        return load_file(path, kind="release", format_version=_FORMAT_VERSION, build=cls._from_file)
+        return load_file(path, kind="release", format_version=FORMAT_VERSION, build=cls._from_file)
 
     @classmethod
     def _from_file(cls, data: xr.DataTree, header: dict[str, Any]) -> "Release":
         """Build a release from what its file holds."""
-        return cls(
-            phi=data["iterates"].to_numpy(),
-            noisy_gradient=data["noisy_gradient"].to_numpy(),
-            sums=_read(header, "window_steps", lambda steps: _read_sums(data, num_steps=int(steps))),
-            # Files of format 1 have none; it follows from their last step.
-            final_phi=data["final_phi"].to_numpy() if "final_phi" in data else np.zeros(0),
-            noise_multiplier=check_real("noise_multiplier", header["noise_multiplier"]),
-            clip_norm=check_positive("clip_norm", header["clip_norm"]),
-            sampling_rate=check_positive("sampling_rate", header["sampling_rate"]),
-            preconditioner=data["preconditioner"].to_numpy(),
-            learning_rate=data["learning_rate"].to_numpy(),
-            model_prior_mean=data["model_prior_mean"].to_numpy(),
-            model_prior_sd=data["model_prior_sd"].to_numpy(),
-            phi_labels=tuple(str(label) for label in data["phi"].to_numpy()),
-            guarantee=_read(header, "guarantee", Guarantee.from_dict),
-            description=_read(header, "description", ModelDescription.from_dict),
-            config=_read(header, "config", DPVIConfig.from_dict),
-            versions={str(name): str(number) for name, number in header["versions"].items()},
-        )
-
-    def _header(self) -> dict[str, Any]:
-        """Everything that is not an array, as JSON types."""
-        return {
-            "kind": "release",
-            "format_version": _FORMAT_VERSION,
-            "window_steps": None if self.sums is None else self.sums.num_steps,
-            "noise_multiplier": self.noise_multiplier,
-            "clip_norm": self.clip_norm,
-            "sampling_rate": self.sampling_rate,
-            "guarantee": None if self.guarantee is None else self.guarantee.to_dict(),
-            "description": None if self.description is None else self.description.to_dict(),
-            "config": None if self.config is None else self.config.to_dict(),
-            "versions": dict(self.versions),
-        }
-
-
-def _per_coordinate(value: ArrayLike, dimension: int) -> Array:
-    """Return a scalar as a constant vector, and anything else as an array."""
-    array = np.asarray(value, dtype=np.float64)
-    return np.full(dimension, float(array)) if array.ndim == 0 else array
-
-
-def _read(header: dict[str, Any], key: str, build: Any) -> Any:
-    """Return ``build(header[key])``, or None where the header has none."""
-    return None if header.get(key) is None else build(header[key])
-
-
-def _read_sums(data: xr.DataTree, *, num_steps: int) -> TraceSums:
-    """Return the sums of a window in a file."""
-    return TraceSums(num_steps=num_steps, **{name: data[f"window_{name}"].to_numpy() for name in _SUMS})
-
-
-def _check_settings(release: Release) -> None:
-    """Refuse settings that no DP-SGD run can have had."""
-    if not (math.isfinite(release.noise_multiplier) and release.noise_multiplier >= 0):
-        raise ArgumentError(
-            f"noise_multiplier must be finite and not negative (got {release.noise_multiplier})."
-        )
-    if not (math.isfinite(release.clip_norm) and release.clip_norm > 0):
-        raise ArgumentError(f"clip_norm must be finite and positive (got {release.clip_norm}).")
-    if not 0 < release.sampling_rate <= 1:
-        raise ArgumentError(f"sampling_rate must be in (0, 1] (got {release.sampling_rate}).")
-    if not (np.isfinite(release.preconditioner).all() and (release.preconditioner > 0).all()):
-        raise ArgumentError("preconditioner must be finite and positive in every coordinate.")
-    promised = release.guarantee
-    if promised is not None and (
-        promised.num_steps < release.num_steps
-        or promised.noise_multiplier != release.noise_multiplier
-        or promised.clip_norm != release.clip_norm
-        or promised.sampling_rate != release.sampling_rate
-    ):
-        raise ArgumentError(
-            "guarantee must be that of this trace: its noise_multiplier, clip_norm, sampling_rate or "
-            "num_steps differs."
-        )
-    for name in ("phi", "noisy_gradient"):
-        bad = ~np.isfinite(getattr(release, name)).all(axis=1)
-        if bad.any():
-            raise ArgumentError(f"{name} is not finite at step {int(np.argmax(bad))}; the run diverged.")
+        return cls(**release_fields(data, header))

@@ -22,6 +22,7 @@ from nadpvi.errors import ArgumentError, FileError, NadpviError
 
 __all__ = [
     "HEADER",
+    "check_netcdf",
     "check_not_an_input",
     "check_writable",
     "file_kind",
@@ -109,8 +110,23 @@ def check_not_an_input(
                     raise ArgumentError(f"{target} is an input of this command; write the output elsewhere.")
 
 
+def check_netcdf() -> None:
+    """Raise `FileError` unless netCDF files can be read and written here.
+
+    Called before a budget is spent or a fit begun: what cannot be saved is lost.
+    """
+    try:
+        import h5netcdf  # noqa: F401
+        import h5py  # noqa: F401
+    except (ImportError, ValueError, RuntimeError) as error:  # what a broken build of h5py raises
+        raise FileError(
+            f"netCDF files cannot be read or written: {error}; pip install --upgrade h5netcdf h5py."
+        ) from error
+
+
 def to_netcdf(data: xr.Dataset | xr.DataTree) -> memoryview | bytes:
-    """Return the bytes of a netCDF 4 file."""
+    """Return the bytes of a netCDF 4 file; see `check_netcdf`."""
+    check_netcdf()
     content: memoryview | bytes = data.to_netcdf(engine="h5netcdf")
     return content
 
@@ -226,6 +242,7 @@ def file_kind(path: str | os.PathLike[str]) -> str:
 
 def _read_tree(path: str | os.PathLike[str]) -> xr.DataTree:
     """Read a whole netCDF file into memory and close it."""
+    check_netcdf()
     try:
         content = Path(path).read_bytes()
     except (OSError, ValueError) as error:

@@ -4,83 +4,47 @@ The chains are started here rather than by cmdstanpy, which hands them to thread
 threads, and the chains, would go on.
 """
 
-import json
-import logging
-import os
-import re
+import contextlib
 import tempfile
-import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from nadpvi.checks import check_count, check_positive
 from nadpvi.engines.base import (
+    MAX_ITERATIONS,
+    OptimizerSettings,
     SamplerSettings,
-    StanData,
     StanDraws,
-    check_data,
-    make_sample_stats,
-    shorten,
+    StanMode,
 )
-from nadpvi.engines.processes import describe_exit, run_processes
-from nadpvi.engines.programs import save_log
-from nadpvi.engines.toolchain import USE_STANLI, CmdStanInstallation, build_program, find_cmdstan
-from nadpvi.errors import EngineError
+from nadpvi.engines.cmdstan_run import CmdStanRun
+from nadpvi.engines.csv_files import load_cmdstanpy, quiet_cmdstanpy, read_approximation, read_chains
+from nadpvi.engines.data import StanData, check_data
+from nadpvi.engines.toolchain import CmdStanInstallation, build_program, find_cmdstan
+from nadpvi.errors import ArgumentError, EngineError
 
-__all__ = ["CmdStanEngine", "load_cmdstanpy"]
-
-_SIGNIFICANT_FIGURES = 17  # a float64 survives the CSV file; CmdStan's default of 8 would round phi_star
-
-# What a healthy chain says as well: a proposal that was rejected, progress, and the settings it runs with.
-_HARMLESS = re.compile(
-    r"^Informational Message: (?s:.*?)^but if this warning occurs often.*$|^Iteration: .*$|^ *\w+( = .*)?$",
-    re.MULTILINE,
-)
-_COMPLAINT = re.compile(
-    r"^ *(?:Exception|Error|Rejecting|Initialization|Unrecoverable|terminate).*$", re.MULTILINE
-)
+__all__ = ["CmdStanEngine", "NormalApproximation"]
 
 
-class _QuietLogger:
-    """Silences cmdstanpy's logger while any thread runs it, and restores it after the last one."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class NormalApproximation:
+    """Draws from Laplace's approximation: a normal on the unconstrained scale, at the mode.
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._runs = 0
-        self._was_disabled = False
-
-    def __enter__(self) -> None:
-        logger = logging.getLogger("cmdstanpy")
-        with self._lock:
-            if self._runs == 0:
-                self._was_disabled = logger.disabled
-                logger.disabled = True
-            self._runs += 1
-
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._runs -= 1
-            if self._runs == 0:
-                logging.getLogger("cmdstanpy").disabled = self._was_disabled
-
-
-_quiet_cmdstanpy = _QuietLogger()
-
-
-def load_cmdstanpy() -> Any:
-    """Return the cmdstanpy module.
-
-    Raises
-    ------
-    EngineError
-        If it is not installed.
+    Attributes
+    ----------
+    variables : dict of str to ndarray, shape (draw, ...)
+        As in `StanDraws`, independent draws.
+    log_density, log_approximation : ndarray, shape (draw,)
+        Log density of the program and of the normal at each draw, each up to a constant.
     """
-    try:
-        import cmdstanpy
-    except ImportError:
-        raise EngineError(f"cmdstanpy is not installed: pip install cmdstanpy, or {USE_STANLI}.") from None
-    return cmdstanpy
+
+    variables: dict[str, NDArray[np.float64]]
+    log_density: NDArray[np.float64]
+    log_approximation: NDArray[np.float64]
 
 
 class CmdStanEngine:
@@ -92,6 +56,9 @@ class CmdStanEngine:
         Where CmdStan is; by default looked up by `find_cmdstan`. Unused when `executable` is given.
     executable : Path or None
         A ready executable to run in place of building the program that `sample` is given.
+    timeout : float or None
+        Seconds, > 0, after which a run (all chains of it) is ended with an `EngineError`; building a program
+        does not count.
 
     Raises
     ------
@@ -102,33 +69,26 @@ class CmdStanEngine:
     name = "cmdstan"
 
     def __init__(
-        self, *, installation: CmdStanInstallation | None = None, executable: Path | None = None
+        self,
+        *,
+        installation: CmdStanInstallation | None = None,
+        executable: Path | None = None,
+        timeout: float | None = None,
     ) -> None:
+        self._timeout = None if timeout is None else check_positive("timeout", timeout)
         self._executable = None if executable is None else Path(executable)
         if self._executable is None:
             # before cmdstanpy, whose import takes a second that a machine without CmdStan should not pay
             self._installation = installation or find_cmdstan()
-            self._cmdstanpy = load_cmdstanpy()
+            load_cmdstanpy()
             self._version = self._installation.version
         else:
-            self._cmdstanpy = load_cmdstanpy()
-            self._version = self._executable_version(self._executable)
+            self._version = _executable_version(self._executable)
 
     @property
     def version(self) -> str:
         """Version of CmdStan."""
         return self._version
-
-    def _executable_version(self, executable: Path) -> str:
-        """Return the Stan version that an executable reports."""
-        if not executable.is_file():
-            raise EngineError(f"the Stan executable {executable} does not exist.")
-        with _quiet_cmdstanpy:
-            info = self._cmdstanpy.CmdStanModel(exe_file=str(executable)).exe_info()
-        parts = [info.get(f"stan_version_{part}") for part in ("major", "minor", "patch")]
-        if None in parts:
-            raise EngineError(f"{executable} does not run as a CmdStan executable.")
-        return ".".join(str(part) for part in parts)
 
     def _executable_for(self, program_path: Path) -> Path:
         """Return the executable to run for a program."""
@@ -161,105 +121,107 @@ class CmdStanEngine:
             adapt_delta=adapt_delta,
             max_treedepth=max_treedepth,
         )
-        plain_data = check_data(data)
-        program_path = Path(program_path)
-        executable = self._executable_for(program_path)
-        with _quiet_cmdstanpy, tempfile.TemporaryDirectory(prefix="nadpvi-") as name:
-            folder = Path(name)
-            try:
-                (folder / "data.json").write_text(json.dumps(plain_data, allow_nan=False), encoding="utf-8")
-                codes = _run_chains(executable, settings, folder)
-            except OSError as error:
-                is_start = error.filename == _command_name(executable)
-                what = f"{executable} does not start" if is_start else "the temporary folder fails"
-                raise EngineError(
-                    f"CmdStan could not run {program_path.name}: {what} ({error.strerror}): "
-                    f"mend that, or {USE_STANLI}."
-                ) from None
-            _check_chains(program_path.name, codes, folder)
-            return self._collect(program_path.name, settings, folder)
-
-    def _collect(self, program: str, settings: SamplerSettings, folder: Path) -> StanDraws:
-        """Return the draws of all chains, after checking that every chain delivered all of them."""
-        files = [str(_chain_file(folder, chain, "csv")) for chain in range(1, settings.chains + 1)]
-        try:
-            fit = self._cmdstanpy.from_csv(files, method="sample")
-            columns, variables = fit.method_variables(), fit.stan_variables()
-        except (RuntimeError, ValueError, OSError) as error:
-            reason = re.sub(rf"{re.escape(str(folder))}/chain-(\d+)\.csv", r"chain \1", str(error))
-            raise EngineError(
-                shorten(f"CmdStan ran {program}, but its output cannot be read: {reason}")
-            ) from None
-        shape = (settings.chains, settings.draws)
-        found = (fit.chains, fit.num_draws_sampling)
-        if found != shape:
-            raise EngineError(
-                f"CmdStan returned {found[0]} chains of {found[1]} draws, not {shape[0]} of {shape[1]}."
+        with self._run_of(program_path, data) as run:
+            run.start(
+                [f"chain {chain}" for chain in range(1, settings.chains + 1)],
+                *("method=sample", f"num_samples={settings.draws}", f"num_warmup={settings.warmup}"),
+                *("algorithm=hmc", "engine=nuts", f"max_depth={settings.max_treedepth}"),
+                *("adapt", "engaged=1", f"delta={settings.adapt_delta!r}"),
+                seed=settings.seed,
             )
-        return StanDraws(
-            variables={
-                name: np.array(values, dtype=np.float64).reshape(shape + values.shape[1:])
-                for name, values in variables.items()
-            },
-            sample_stats=make_sample_stats(
-                {
-                    name: np.ascontiguousarray(values.reshape(shape[::-1]).T)
-                    for name, values in columns.items()
-                }
-            ),
+            return self._collect(run, settings)
+
+    def _collect(self, run: CmdStanRun, settings: SamplerSettings) -> StanDraws:
+        """Return the draws of all chains, after checking that every chain delivered all of them."""
+        names = [f"chain {chain}" for chain in range(1, settings.chains + 1)]
+        with run.reading():
+            found = read_chains([run.file(name, "csv") for name in names], names=names).draws
+        shape = found.sample_stats["lp"].shape
+        if shape != (settings.chains, settings.draws):
+            raise EngineError(
+                f"CmdStan returned {shape[0]} chains of {shape[1]} draws, not {settings.chains} of "
+                f"{settings.draws}."
+            )
+        return found
+
+    def optimize(
+        self,
+        program_path: Path,
+        data: StanData,
+        *,
+        seed: int,
+        max_iterations: int = 2000,
+        init_radius: float = 2.0,
+    ) -> StanMode:
+        """Return a mode of a Stan program by L-BFGS; see `Engine.optimize`."""
+        settings = OptimizerSettings(seed=seed, max_iterations=max_iterations, init_radius=init_radius)
+        with self._run_of(program_path, data) as run:
+            return run.optimize(settings)
+
+    def laplace(
+        self,
+        program_path: Path,
+        data: StanData,
+        *,
+        draws: int,
+        seed: int,
+        max_iterations: int = 2000,
+        init_radius: float = 2.0,
+    ) -> NormalApproximation:
+        """Return draws from the normal at the mode of a Stan program, by CmdStan's laplace method.
+
+        Parameters
+        ----------
+        program_path, data, seed, max_iterations, init_radius
+            As in `Engine.optimize`, which it starts with.
+        draws : int
+            1 to 10**7 independent draws.
+
+        Raises
+        ------
+        ArgumentError
+            If a setting or an entry of `data` is out of range.
+        EngineError
+            If the program does not compile, the search fails, or the density has no proper mode.
+        """
+        settings = OptimizerSettings(seed=seed, max_iterations=max_iterations, init_radius=init_radius)
+        count = check_count("draws", draws)
+        if count > MAX_ITERATIONS:
+            raise ArgumentError(f"draws must be at most {MAX_ITERATIONS} (got {count}).")
+        with self._run_of(program_path, data) as run:
+            run.optimize(settings)
+            mode = f"mode={run.file('optimize', 'csv')}"
+            run.start(["laplace"], "method=laplace", mode, "jacobian=1", f"draws={count}", seed=settings.seed)
+            with run.reading():
+                variables, columns = read_approximation(run.file("laplace", "csv"), name="laplace")
+        return NormalApproximation(
+            variables=variables,
+            log_density=columns["log_p__"],
+            log_approximation=columns["log_q__"],
         )
 
-
-def _command_name(executable: Path) -> str:
-    """Return an executable under a name that no search path is asked for."""
-    return str(executable.absolute())
-
-
-def _chain_file(folder: Path, chain: int, ending: str) -> Path:
-    """Return where a chain, counted from 1, writes its draws (csv) or its messages (txt)."""
-    return folder / f"chain-{chain}.{ending}"
-
-
-def _run_chains(executable: Path, settings: SamplerSettings, folder: Path) -> list[int | None]:
-    """Run every chain on folder/data.json and return their exit codes."""
-    chains = range(1, settings.chains + 1)
-    commands = [
-        [
-            _command_name(executable),
-            f"id={chain}",
-            *("random", f"seed={settings.seed}"),
-            *("data", f"file={folder / 'data.json'}"),
-            *("output", f"file={_chain_file(folder, chain, 'csv')}", f"sig_figs={_SIGNIFICANT_FIGURES}"),
-            *("method=sample", f"num_samples={settings.draws}", f"num_warmup={settings.warmup}"),
-            *("algorithm=hmc", "engine=nuts", f"max_depth={settings.max_treedepth}"),
-            *("adapt", "engaged=1", f"delta={settings.adapt_delta!r}"),
-        ]
-        for chain in chains
-    ]
-    return run_processes(
-        commands,
-        consoles=[_chain_file(folder, chain, "txt") for chain in chains],
-        max_parallel=os.cpu_count() or 1,
-    )
+    @contextlib.contextmanager
+    def _run_of(self, program_path: Path, data: StanData) -> Iterator[CmdStanRun]:
+        """Yield a run of a program on its data, in a folder that is gone afterwards."""
+        plain_data = check_data(data)
+        path = Path(program_path)
+        executable = self._executable_for(path)
+        with quiet_cmdstanpy, tempfile.TemporaryDirectory(prefix="nadpvi-") as name:
+            run = CmdStanRun(
+                program=path.name, executable=executable, folder=Path(name), timeout=self._timeout
+            )
+            run.write(plain_data)
+            yield run
 
 
-def _check_chains(program: str, codes: list[int | None], folder: Path) -> None:
-    """Raise, with the first cause that CmdStan gave, unless every chain ended well and wrote a file."""
-    for chain, code in enumerate(codes, start=1):
-        if code:
-            raise _explain(program, f"chain {chain} {describe_exit(code)}", chain, folder)
-        if code == 0 and not _chain_file(folder, chain, "csv").is_file():
-            raise _explain(program, f"chain {chain} ended without writing its draws", chain, folder)
-
-
-def _explain(program: str, event: str, chain: int, folder: Path) -> EngineError:
-    """Return a short error: what became of a chain, its own first complaints, the path of its full log."""
-    console = _chain_file(folder, chain, "txt").read_text(encoding="utf-8", errors="replace")
-    # the folder is deleted with this run: what Stan calls data.json is all that still means something
-    console = console.replace(f"{folder}/", "")
-    log = save_log(f"{event}\n{console}", name=f"{Path(program).stem}-run")
-    unusual = _HARMLESS.sub("", console)
-    lines = _COMPLAINT.findall(unusual) or [line for line in unusual.splitlines() if line.strip()][-6:]
-    reason = shorten("\n".join(dict.fromkeys(line.strip() for line in lines)), max_lines=12)
-    where = f"\nfull log: {log}" if log else ""
-    return EngineError(f"CmdStan could not run {program}: {event}.{reason and chr(10)}{reason}{where}")
+def _executable_version(executable: Path) -> str:
+    """Return the Stan version that an executable reports."""
+    cmdstanpy = load_cmdstanpy()
+    if not executable.is_file():
+        raise EngineError(f"the Stan executable {executable} does not exist.")
+    with quiet_cmdstanpy:
+        info = cmdstanpy.CmdStanModel(exe_file=str(executable)).exe_info()
+    parts = [info.get(f"stan_version_{part}") for part in ("major", "minor", "patch")]
+    if None in parts:
+        raise EngineError(f"{executable} does not run as a CmdStan executable.")
+    return ".".join(str(part) for part in parts)

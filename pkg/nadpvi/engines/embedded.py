@@ -12,7 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from nadpvi.engines.base import SamplerSettings, StanData, StanDraws, check_data, make_sample_stats, shorten
+from nadpvi.engines.base import (
+    OptimizerSettings,
+    SamplerSettings,
+    StanDraws,
+    StanMode,
+    make_sample_stats,
+    shorten,
+)
+from nadpvi.engines.data import StanData, check_data
 from nadpvi.engines.programs import read_sources
 from nadpvi.errors import EngineError
 
@@ -23,6 +31,11 @@ SUPPORTED = (0, 24)
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _PRINT = re.compile(r"\bprint\s*\(")
 _redirect_lock = threading.Lock()
+
+_MAX_RESTARTS = 20
+_ROUNDING = 1e-12
+# In nats: a mode that is missed by so much is a thousandth of an sd away.
+_LEAST_GAIN = 1e-6
 
 
 def load_stanli() -> Any:
@@ -119,8 +132,7 @@ class EmbeddedEngine:
         )
         plain_data = check_data(data)
         program_path = Path(program_path)
-        quiet = _stdout_to_stderr() if _prints(read_sources(program_path)) else contextlib.nullcontext()
-        with quiet:
+        with self._quiet(program_path):
             fit = self._run(program_path, plain_data, settings)
         columns = {
             column: np.ascontiguousarray(fit.sampler_stats[:, :, index])
@@ -128,6 +140,50 @@ class EmbeddedEngine:
         }
         variables = {name: np.array(fit.draws(name)) for name in fit.variables}
         return StanDraws(variables=variables, sample_stats=make_sample_stats(columns))
+
+    def optimize(
+        self,
+        program_path: Path,
+        data: StanData,
+        *,
+        seed: int,
+        max_iterations: int = 2000,
+        init_radius: float = 2.0,
+    ) -> StanMode:
+        """Return a mode of a Stan program by L-BFGS; see `Engine.optimize`."""
+        settings = OptimizerSettings(seed=seed, max_iterations=max_iterations, init_radius=init_radius)
+        plain_data = check_data(data)
+        program_path = Path(program_path)
+        with self._quiet(program_path):
+            best = self._search(program_path, plain_data, settings)
+        names = [name for name, dims in best.variables.items() if 0 not in dims]
+        return StanMode(
+            variables={name: np.array(best[name], dtype=np.float64) for name in names},
+            log_density=float(best.lp),
+        )
+
+    def _search(self, program_path: Path, data: dict[str, Any], settings: OptimizerSettings) -> Any:
+        """Build a model and search for its mode, again from each end until nothing is gained any more."""
+        try:
+            model = self._stanli.Model(stan_file=str(program_path), data=data, seed=settings.seed)
+            run = {"seed": settings.seed, "iter": settings.max_iterations}
+            best = model.optimize(init_radius=settings.init_radius, **run)
+            for _ in range(_MAX_RESTARTS):
+                # it stops where the relative change of the objective is small, which may be early
+                again = model.optimize(init=best.unconstrained, **run)
+                gain, best = again.lp - best.lp, max(best, again, key=lambda found: found.lp)
+                if not gain > max(_LEAST_GAIN, _ROUNDING * abs(best.lp)):
+                    return best
+        except RuntimeError as error:
+            raise EngineError(shorten(f"stanli could not run {program_path.name}: {error}")) from None
+        raise EngineError(
+            f"stanli found no mode of {program_path.name} in {_MAX_RESTARTS} searches of at most "
+            f"{settings.max_iterations} iterations: raise max_iterations."
+        )
+
+    def _quiet(self, program_path: Path) -> contextlib.AbstractContextManager[None]:
+        """Keep what a program prints away from standard output."""
+        return _stdout_to_stderr() if _prints(read_sources(program_path)) else contextlib.nullcontext()
 
     def _run(self, program_path: Path, data: dict[str, Any], settings: SamplerSettings) -> Any:
         """Build a model and sample it once."""

@@ -103,6 +103,7 @@ def run_processes(
     max_parallel: int = 1,
     cwd: Path | None = None,
     own_group: bool = False,
+    timeout: float | None = None,
 ) -> list[int | None]:
     """Return the exit code of every command; after the first failure the others are ended.
 
@@ -120,6 +121,8 @@ def run_processes(
         Working folder of all commands.
     own_group : bool
         Whether a command leads a process group that is ended as one: for make, which starts compilers.
+    timeout : float or None
+        Seconds after which the commands are ended.
 
     Returns
     -------
@@ -128,6 +131,8 @@ def run_processes(
 
     Raises
     ------
+    TimeoutError
+        If the commands had not all ended in time.
     OSError
         If a command cannot be started.
     KeyboardInterrupt, SystemExit
@@ -136,12 +141,15 @@ def run_processes(
     codes: list[int | None] = [None] * len(commands)
     waiting = list(range(len(commands)))
     running: dict[int, subprocess.Popen[bytes]] = {}
+    deadline = None if timeout is None else time.monotonic() + timeout
     with _held_signals() as received:
         try:
             while (waiting or running) and not received and not any(codes):
                 while waiting and len(running) < max_parallel and not received:
                     index = waiting.pop(0)
                     running[index] = _start(commands[index], consoles[index], cwd=cwd, own_group=own_group)
+                if deadline is not None and time.monotonic() > deadline:
+                    raise TimeoutError(f"not done within {timeout:g} seconds")
                 time.sleep(_POLL_SECONDS)
                 for index, process in list(running.items()):
                     codes[index] = process.poll()

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from nadpvi.errors import ArgumentError, EngineError, FileError
 
-__all__ = ["cache_dir", "content_key", "program_path", "read_sources", "save_log"]
+__all__ = ["cache_dir", "content_key", "inlined_program", "program_path", "read_sources", "save_log"]
 
-_INCLUDE = re.compile(r"^\s*#include\s+[\"<]?([^\"<>\s]+)[\">]?", re.MULTILINE)
+_INCLUDE = re.compile(r"^[^\S\n]*#include[^\S\n]+[\"<]?([^\"<>\s]+)[\">]?[^\S\n]*(?://.*)?$", re.MULTILINE)
 
 
 def _program_folders() -> tuple[Path, Path]:
@@ -79,6 +79,25 @@ def read_sources(path: Path) -> dict[str, str]:
         sources[name] = text
         waiting.extend(_INCLUDE.findall(text))
     return sources
+
+
+def inlined_program(path: Path) -> str:
+    """Return the text of a program with every included file in its place, for a Stan that takes one text.
+
+    Raises
+    ------
+    FileError
+        If the program or an included file cannot be read, or a file includes itself.
+    """
+    return _inlined(path.name, read_sources(path), ())
+
+
+def _inlined(name: str, sources: dict[str, str], outer: tuple[str, ...]) -> str:
+    """Return one source with the sources that it includes in their places."""
+    if name in outer:
+        raise FileError(f"the Stan program {outer[0]} includes {name} within itself.")
+    inner = (*outer, name)
+    return _INCLUDE.sub(lambda match: _inlined(match[1], sources, inner).rstrip("\n"), sources[name])
 
 
 def content_key(sources: dict[str, str], *, toolchain: str) -> str:

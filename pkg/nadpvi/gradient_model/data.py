@@ -151,3 +151,15 @@ class GradientModel:
     def num_parameters(self) -> int:
         """D, the number of variational parameters."""
         return self.sums.num_parameters
+
+    def take(self, part: slice) -> "GradientModel":
+        """Return the model of some coordinates: under a diagonal curvature they are independent."""
+        sums, tau_scale = self.sums, self.tau_prior_scale
+        vectors = {name: getattr(sums, name)[part] for name in ("phi_bar", "g_bar", "s_pp", "s_gp", "s_gg")}
+        return GradientModel(
+            sums=TraceSums(num_steps=sums.num_steps, **vectors),
+            sampling_rate=self.sampling_rate,
+            tau_prior_scale=None if tau_scale is None else tau_scale[part],
+            phi_labels=self.phi_labels[part],
+            **{name: getattr(self, name)[part] for name in _VECTORS},
+        )

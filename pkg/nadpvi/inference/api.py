@@ -1,39 +1,36 @@
 """The analyst's one call: a `Release` in, a `Posterior` out. Costs no privacy, however often it is made."""
 
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-import xarray as xr
-from numpy.typing import NDArray
 
-from nadpvi.containers.posterior import Posterior, model_variables
+from nadpvi.containers.posterior import Posterior
 from nadpvi.containers.release import Release
 from nadpvi.containers.storage import package_versions
-from nadpvi.diagnostics import warn_of_disagreement
+from nadpvi.diagnostics.burn_in import choose_burn_in
 from nadpvi.engines.base import Engine, SamplerSettings
 from nadpvi.engines.discover import find_engine
 from nadpvi.errors import ArgumentError
-from nadpvi.gradient_model import GradientModel, check_priors, make_gradient_model, window_start
+from nadpvi.gradient_model import check_priors, make_gradient_model, window_start
 from nadpvi.gradient_model.sums import DEFAULT_BURN_IN
-from nadpvi.inference.draws import PostProcessingDraws
+from nadpvi.inference.groups import make_groups, used_burn_in
+from nadpvi.inference.health import with_findings
 from nadpvi.inference.methods import Task, find_method
 from nadpvi.inference.nuts import prepare_nuts
 from nadpvi.privacy.randomness import check_seed
 
 __all__ = ["check_inference", "infer"]
 
-Array = NDArray[np.float64]
-
 
 def infer(
     release: Release,
     *,
-    method: Literal["nuts", "exact", "laplace"] = "nuts",
+    method: Literal["nuts", "exact", "laplace", "dense"] = "nuts",
     draws: int = 1000,
     chains: int = 4,
     warmup: int = 1000,
     seed: int | None = None,
-    burn_in: float | None = None,
+    burn_in: float | Literal["auto"] | None = None,
     phi_star_prior: Literal["trace", "model"] = "trace",
     curvature_prior: Literal["trace", "weak", "model"] = "trace",
     subsampling_noise: bool = True,
@@ -49,25 +46,29 @@ def infer(
     ----------
     release : Release
         From `nadpvi.release`, a file, or `Release.from_arrays`.
-    method : {"nuts", "exact", "laplace"}
+    method : {"nuts", "exact", "laplace", "dense"}
         How the post-processing model is sampled. "nuts": Stan's NUTS on ``gradient_model.stan``. "exact":
         independent draws of the same posterior from quadrature, coordinate by coordinate, in a fraction of
         the time and without Stan. "laplace": independent draws from a Gaussian at the mode (Eqs. 18 and 19),
-        an approximation.
+        an approximation. "dense": a curvature matrix for the guide's locations instead of a diagonal, which
+        correlated or one-hot predictors need, by Hamiltonian Monte Carlo without Stan; with the pattern that
+        the schema implies, and with a curvature that was released beside the trace where there is one.
     draws, chains, warmup : int
         Kept draws per chain, number of chains, and warm-up iterations per chain; each at least 1. Without
         chains ("exact", "laplace") `warmup` is ignored, and `chains` only arranges the draws.
     seed : int, optional
         Makes the result reproducible on one engine; fresh entropy when omitted. This is post-processing:
         the seed is no secret.
-    burn_in : float, optional
-        Share of the first steps left out of the window, in [0, 1); 0.2 when omitted. The window of a release
+    burn_in : float or "auto", optional
+        Share of the first steps left out of the window, in [0, 1); 0.2 when omitted. "auto" takes the
+        shortest whose window is stationary: `nadpvi.diagnostics.choose_burn_in`. The window of a release
         that holds sums is fixed.
     phi_star_prior : {"trace", "model"}
         Normal prior around the window's mean (13.3), or the model's own prior where it has one.
     curvature_prior : {"trace", "weak", "model"}
         Normal prior of v, the curvature before softplus: around its regression estimate with the estimate's
         own sd (13.3), with three times that sd, or around what the guide's scales imply where they settled.
+        "dense" has its own for the coordinates that its matrix holds.
     subsampling_noise : bool
         Whether to infer the extra variance that subsampling adds to each gradient. It also takes up what the
         guide's Monte Carlo draws and a curvature that is not diagonal add. Without it intervals are too
@@ -81,6 +82,7 @@ def infer(
     Returns
     -------
     Posterior
+        Its `findings` are what `nadpvi.diagnose` and the chains say, as far as it concerns this method.
 
     Raises
     ------
@@ -91,11 +93,17 @@ def infer(
 
     Warns
     -----
+    StationarityWarning, GradientModelWarning, PriorWeightWarning
+        If the release does not bear out what the method takes for granted: see `nadpvi.diagnose`.
+    SamplerWarning
+        If the chains disagree or hold too few effective draws.
     InferenceWarning
-        If the chains diverged, were cut short or disagree, or the quadrature fell short.
+        If the chains diverged or were cut short, or the quadrature fell short.
     """
     if not isinstance(release, Release):
         raise ArgumentError(f"release must be a Release (got {type(release).__name__}).")
+    if isinstance(burn_in, str) and burn_in == "auto":
+        burn_in = choose_burn_in(release)
     ready = check_inference(
         num_steps=release.num_steps if release.sums is None else release.sums.num_steps,
         method=method,
@@ -135,26 +143,30 @@ def infer(
         "method": method,
         "curvature": chosen.curvature,
         "engine": f"{fitted.engine_name} {fitted.engine_version}",
-        **({"warmup": warmup, "adapt_delta": adapt_delta} if chosen.uses_stan else {}),
-        "burn_in": burn_in if burn_in is not None else _burn_in(release),
+        **({"warmup": warmup} if chosen.has_chains else {}),
+        **({"adapt_delta": adapt_delta} if chosen.uses_stan else {}),
+        "burn_in": burn_in if burn_in is not None else used_burn_in(release),
         "phi_star_prior": phi_star_prior,
         "curvature_prior": curvature_prior,
         "subsampling_noise": subsampling_noise,
         "versions": package_versions(),
         "release_versions": release.versions,
     }
-    posterior = make_posterior(
-        release, model=model, fitted=fitted, rng=np.random.default_rng(mixture_seed), settings=settings
+    groups = make_groups(release, model=model, fitted=fitted, rng=np.random.default_rng(mixture_seed))
+    return Posterior(
+        groups=groups,
+        settings=with_findings(
+            settings,
+            groups=groups,
+            release=release,
+            model=model,
+            burn_in=burn_in,
+            has_chains=chosen.has_chains,
+            stacklevel=2,
+        ),
+        guarantee=release.guarantee,
+        description=release.description,
     )
-    if chosen.has_chains:
-        warn_of_disagreement(posterior.groups["posterior"], names=("phi_star", "curvature"))
-    return posterior
-
-
-def _burn_in(release: Release) -> float:
-    """Return the burn-in that a release's window has where none is asked for."""
-    is_fixed = release.sums is not None and release.config is not None
-    return release.config.burn_in if is_fixed else DEFAULT_BURN_IN  # type: ignore[union-attr]
 
 
 def check_inference(
@@ -165,7 +177,7 @@ def check_inference(
     chains: int = 4,
     warmup: int = 1000,
     seed: int | None = None,
-    burn_in: float | None = None,
+    burn_in: float | str | None = None,
     phi_star_prior: str = "trace",
     curvature_prior: str = "trace",
     engine: str = "auto",
@@ -194,64 +206,12 @@ def check_inference(
     if seed is not None:
         check_seed("seed", seed)
     check_priors(phi_star_prior=phi_star_prior, curvature_prior=curvature_prior)
-    window_start(num_steps, burn_in=DEFAULT_BURN_IN if burn_in is None else burn_in)
+    # "auto" is resolved once there is a release.
+    share = DEFAULT_BURN_IN if burn_in is None or burn_in == "auto" else burn_in
+    window_start(num_steps, burn_in=share)  # type: ignore[arg-type]
     SamplerSettings(chains=chains, warmup=warmup, draws=draws, seed=0, adapt_delta=adapt_delta)
     if not chosen.uses_stan:
         return None
     found = find_engine(engine)
     prepare_nuts(found)
     return found
-
-
-def make_posterior(
-    release: Release,
-    *,
-    model: GradientModel,
-    fitted: PostProcessingDraws,
-    rng: np.random.Generator,
-    settings: dict[str, Any],
-) -> Posterior:
-    """Return the posterior for draws of (phi_star, curvature): the guide mixed over phi_star (Eq. 21)."""
-    phi = ("chain", "draw", "phi")
-    variables: dict[str, Any] = {
-        "phi_star": (phi, fitted.phi_star),
-        "curvature": (phi, fitted.curvature),
-    }
-    if fitted.tau is not None:
-        variables["tau"] = (phi, fitted.tau)
-    num_chains, num_draws = fitted.phi_star.shape[:2]
-    chain_coords = {"chain": np.arange(num_chains), "draw": np.arange(num_draws)}
-    labels = np.array(release.phi_labels, dtype=object)
-    posterior = xr.Dataset(variables, coords={**chain_coords, "phi": labels})
-    description = release.description
-    if description is not None:
-        size = description.guide.num_noise(len(description.names))
-        noise = rng.standard_normal((num_chains, num_draws, size))
-        theta = description.guide.draw(fitted.phi_star, noise)
-        posterior = posterior.merge(model_variables(description, theta))
-    groups = {"posterior": posterior}
-    if fitted.sample_stats:
-        stats = {name: (("chain", "draw"), value) for name, value in fitted.sample_stats.items()}
-        groups["sample_stats"] = xr.Dataset(stats, coords=chain_coords)
-    groups["observed_data"] = _observed(model, labels=labels)
-    groups["constant_data"] = _constant(model, release=release, labels=labels)
-    return Posterior(groups=groups, settings=settings, guarantee=release.guarantee, description=description)
-
-
-def _observed(model: GradientModel, *, labels: NDArray[Any]) -> xr.Dataset:
-    """Return the sums of the window, which are all that the likelihood sees."""
-    sums = model.sums
-    names = ("phi_bar", "g_bar", "s_pp", "s_gp", "s_gg")
-    variables: dict[str, Any] = {name: ("phi", getattr(sums, name)) for name in names}
-    variables["num_steps"] = ((), sums.num_steps)
-    return xr.Dataset(variables, coords={"phi": labels})
-
-
-def _constant(model: GradientModel, *, release: Release, labels: NDArray[Any]) -> xr.Dataset:
-    """Return the known constants: noise, priors, and the settings that fixed them."""
-    names = ("noise_std", "phi_star_prior_mean", "phi_star_prior_sd", "v_prior_mean", "v_prior_sd")
-    variables: dict[str, Any] = {name: ("phi", getattr(model, name)) for name in names}
-    variables["sampling_rate"] = ((), release.sampling_rate)
-    if model.tau_prior_scale is not None:
-        variables["tau_prior_scale"] = ("phi", model.tau_prior_scale)
-    return xr.Dataset(variables, coords={"phi": labels})

@@ -30,6 +30,8 @@ class PostProcessingDraws:
         The sampler's own statistics under ArviZ's names; empty for a method whose draws are independent.
     engine_name, engine_version : str
         What sampled.
+    hessian : ndarray, shape (chain, draw, M, M), optional
+        The curvature matrix of the first M coordinates, where the method has one and it is not too large.
     """
 
     phi_star: FloatArray
@@ -39,6 +41,7 @@ class PostProcessingDraws:
     sample_stats: dict[str, NDArray[np.generic]]
     engine_name: str
     engine_version: str
+    hessian: FloatArray | None = None
 
 
 def seed_sequence(seed: int | np.random.SeedSequence) -> np.random.SeedSequence:

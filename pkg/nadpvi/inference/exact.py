@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from nadpvi.checks import check_count, check_probability
 from nadpvi.engines.base import check_storage
 from nadpvi.errors import ArgumentError, InferenceWarning
-from nadpvi.gradient_model import GradientModel, TraceSums
+from nadpvi.gradient_model import GradientModel
 from nadpvi.gradient_model.mode import find_modes
 from nadpvi.gradient_model.quadrature import MASS_TOLERANCE, integrate
 from nadpvi.gradient_model.quadrature_columns import make_columns
@@ -226,33 +226,10 @@ def _integrated(model: GradientModel, *, chunk: int) -> Iterator[tuple[slice, li
     size = model.num_parameters
     for first in range(0, size, chunk):
         part = slice(first, min(first + chunk, size))
-        some = model if part.stop - first == size else _take(model, part)
+        some = model if part.stop - first == size else model.take(part)
         columns = make_columns(some)
         landmarks = make_landmarks(columns, find_modes(some))
         yield part, integrate(columns, landmarks, places=np.arange(part.start, part.stop))
-
-
-def _take(model: GradientModel, part: slice) -> GradientModel:
-    """Return the model of some coordinates."""
-    sums, tau_scale = model.sums, model.tau_prior_scale
-    return GradientModel(
-        sums=TraceSums(
-            num_steps=sums.num_steps,
-            phi_bar=sums.phi_bar[part],
-            g_bar=sums.g_bar[part],
-            s_pp=sums.s_pp[part],
-            s_gp=sums.s_gp[part],
-            s_gg=sums.s_gg[part],
-        ),
-        sampling_rate=model.sampling_rate,
-        noise_std=model.noise_std[part],
-        phi_star_prior_mean=model.phi_star_prior_mean[part],
-        phi_star_prior_sd=model.phi_star_prior_sd[part],
-        v_prior_mean=model.v_prior_mean[part],
-        v_prior_sd=model.v_prior_sd[part],
-        tau_prior_scale=None if tau_scale is None else tau_scale[part],
-        phi_labels=model.phi_labels[part],
-    )
 
 
 def _warn_of_error(model: GradientModel, errors: FloatArray) -> None:

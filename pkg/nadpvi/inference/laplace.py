@@ -5,13 +5,16 @@ from numpy.typing import NDArray
 
 from nadpvi.bijectors import softplus
 from nadpvi.checks import check_count
-from nadpvi.engines.base import check_storage
+from nadpvi.engines.base import MAX_SEED, check_storage
+from nadpvi.engines.cmdstan import CmdStanEngine
+from nadpvi.engines.programs import program_path
 from nadpvi.errors import ArgumentError
-from nadpvi.gradient_model import GradientModel
+from nadpvi.gradient_model import GradientModel, ReleasedTrace
 from nadpvi.gradient_model.mode import Modes, find_modes
 from nadpvi.inference.draws import PostProcessingDraws, seed_sequence
+from nadpvi.inference.stan_data import make_trace_data
 
-__all__ = ["sample_laplace"]
+__all__ = ["sample_laplace", "sample_laplace_with_cmdstan"]
 
 FloatArray = NDArray[np.float64]
 
@@ -60,6 +63,61 @@ def sample_laplace(
         sample_stats={},
         engine_name="Newton in NumPy",
         engine_version=np.__version__,
+    )
+
+
+def sample_laplace_with_cmdstan(
+    model: GradientModel,
+    release: ReleasedTrace,
+    *,
+    engine: CmdStanEngine,
+    draws: int,
+    chains: int,
+    seed: int | np.random.SeedSequence,
+) -> PostProcessingDraws:
+    """Return draws from the same Gaussian by Stan's own optimizer and Hessian: a check of `sample_laplace`.
+
+    Runs CmdStan's laplace method on the row-by-row program, whose unconstrained scale is that of (v,
+    phi_star[, log tau]) up to units; its time grows with the number of steps.
+
+    Parameters
+    ----------
+    model : GradientModel
+    release : ReleasedTrace
+        The one that the model is of, with its trace.
+    engine : CmdStanEngine
+    draws, chains, seed
+        As in `sample_laplace`.
+
+    Raises
+    ------
+    ArgumentError
+        If a setting is out of range, or the release holds sums only.
+    EngineError
+        If CmdStan fails or finds no proper mode.
+    """
+    num_draws, num_chains = check_count("draws", draws), check_count("chains", chains)
+    found = engine.laplace(
+        program_path("gradient_model_trace"),
+        make_trace_data(model, release),
+        draws=num_chains * num_draws,
+        seed=int(seed_sequence(seed).spawn(1)[0].generate_state(1)[0]) & MAX_SEED,
+        # the standardised parameters' prior is around 0, and so is the posterior
+        init_radius=0.1,
+    )
+
+    def arranged(name: str) -> FloatArray:
+        """Return a variable's draws as chains."""
+        return found.variables[name].reshape(num_chains, num_draws, model.num_parameters)
+
+    return PostProcessingDraws(
+        phi_star=arranged("phi_star"),
+        curvature=arranged("curvature"),
+        v=arranged("v"),
+        tau=None if model.tau_prior_scale is None else arranged("tau"),
+        sample_stats={},
+        engine_name=engine.name,
+        engine_version=engine.version,
     )
 
 

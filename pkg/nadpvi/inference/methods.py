@@ -9,6 +9,7 @@ from nadpvi.containers.release import Release
 from nadpvi.engines.base import Engine
 from nadpvi.errors import ArgumentError
 from nadpvi.gradient_model import GradientModel
+from nadpvi.inference.dense import sample_dense
 from nadpvi.inference.draws import PostProcessingDraws
 from nadpvi.inference.exact import sample_exact
 from nadpvi.inference.laplace import sample_laplace
@@ -42,7 +43,7 @@ class Method(NamedTuple):
     sample : callable
         Takes a `Task`, returns the draws.
     uses_stan : bool
-        Whether it needs an engine, `warmup` and `adapt_delta`.
+        Whether it needs an engine and `adapt_delta`.
     has_chains : bool
         Whether its draws depend on each other, so that chains can disagree.
     curvature : str
@@ -80,10 +81,24 @@ def _laplace(task: Task) -> PostProcessingDraws:
     return sample_laplace(task.model, draws=task.draws, chains=task.chains, seed=task.seed)
 
 
+def _dense(task: Task) -> PostProcessingDraws:
+    """Sample with a curvature matrix for the coordinates that may interact."""
+    return sample_dense(
+        task.model,
+        release=task.release,
+        burn_in=task.burn_in,
+        draws=task.draws,
+        chains=task.chains,
+        warmup=task.warmup,
+        seed=task.seed,
+    )
+
+
 METHODS: Mapping[str, Method] = {
     "nuts": Method(_nuts, uses_stan=True, has_chains=True, curvature="diagonal"),
     "exact": Method(_exact, uses_stan=False, has_chains=False, curvature="diagonal"),
     "laplace": Method(_laplace, uses_stan=False, has_chains=False, curvature="diagonal"),
+    "dense": Method(_dense, uses_stan=False, has_chains=True, curvature="dense"),
 }
 
 

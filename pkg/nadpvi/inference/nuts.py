@@ -7,63 +7,14 @@ from numpy.typing import NDArray
 
 from nadpvi.engines.base import MAX_SEED, SAMPLER_COLUMNS, Engine, SamplerSettings, check_storage
 from nadpvi.engines.programs import program_path
-from nadpvi.errors import ArgumentError, InferenceWarning
+from nadpvi.errors import SamplerWarning
 from nadpvi.gradient_model import GradientModel
 from nadpvi.inference.draws import PostProcessingDraws, seed_sequence
+from nadpvi.inference.stan_data import make_stan_data
 
-__all__ = ["make_stan_data", "prepare_nuts", "sample_nuts"]
-
-FloatArray = NDArray[np.float64]
+__all__ = ["make_stan_data", "prepare_nuts", "sample_nuts", "warn_of_trouble"]
 
 PROGRAM = "gradient_model"
-
-
-def make_stan_data(
-    model: GradientModel, *, num_model_parameters: int = 0, scale: str = "sd"
-) -> dict[str, int | float | FloatArray]:
-    """Return the data of `stan/gradient_model.stan`, under the names that the program declares.
-
-    Parameters
-    ----------
-    model : GradientModel
-    num_model_parameters : int
-        K, where phi = (mu, u) is a mean-field Gaussian guide with D = 2 K and the program should also draw
-        theta from it; 0 leaves theta out.
-    scale : {"sd", "variance"}
-        Which of the two softplus(u) is.
-
-    Raises
-    ------
-    ArgumentError
-        If K does not fit D, or `scale` is unknown.
-    """
-    size = model.num_parameters
-    if num_model_parameters not in (0, size / 2):
-        raise ArgumentError(
-            f"num_model_parameters must be 0 or D / 2 = {size / 2:g} (got {num_model_parameters})."
-        )
-    if scale not in ("sd", "variance"):
-        raise ArgumentError(f"scale must be one of 'sd', 'variance' (got {scale!r}).")
-    sums, tau_scale = model.sums, model.tau_prior_scale
-    return {
-        "D": size,
-        "num_steps": sums.num_steps,
-        "phi_bar": sums.phi_bar,
-        "g_bar": sums.g_bar,
-        "s_pp": sums.s_pp,
-        "s_gp": sums.s_gp,
-        "s_gg": sums.s_gg,
-        "sampling_rate": model.sampling_rate,
-        "noise_std": model.noise_std,
-        "phi_star_prior_mean": model.phi_star_prior_mean,
-        "phi_star_prior_sd": model.phi_star_prior_sd,
-        "v_prior_mean": model.v_prior_mean,
-        "v_prior_sd": model.v_prior_sd,
-        "use_tau": int(tau_scale is not None),
-        "tau_prior_scale": np.zeros(0) if tau_scale is None else tau_scale,
-        "K": int(num_model_parameters),
-        "scale_is_sd": int(scale == "sd"),
-    }
 
 
 def _stan_seed(seed: int | np.random.SeedSequence) -> int:
@@ -71,24 +22,32 @@ def _stan_seed(seed: int | np.random.SeedSequence) -> int:
     return int(seed_sequence(seed).spawn(1)[0].generate_state(1)[0]) & MAX_SEED
 
 
-def _warn_of_trouble(sample_stats: dict[str, NDArray[np.generic]], max_treedepth: int) -> None:
-    """Issue one typed warning for each kind of trouble that the sampler reports."""
+def warn_of_trouble(
+    sample_stats: dict[str, NDArray[np.generic]], *, max_treedepth: int, stacklevel: int = 2
+) -> None:
+    """Issue one typed warning for each kind of trouble that the sampler reports.
+
+    Warns
+    -----
+    SamplerWarning
+        On divergences and on transitions that reached the tree depth limit.
+    """
     diverging = sample_stats["diverging"]
     count = int(np.count_nonzero(diverging))
     if count:
         warnings.warn(
             f"{count} of {diverging.size} NUTS transitions diverged, so parts of the posterior may be "
             "missing: raise adapt_delta.",
-            InferenceWarning,
-            stacklevel=3,
+            SamplerWarning,
+            stacklevel=stacklevel + 1,
         )
     saturated = int(np.count_nonzero(sample_stats["tree_depth"].astype(np.int64) >= max_treedepth))
     if saturated:
         warnings.warn(
             f"{saturated} of {diverging.size} NUTS transitions reached the tree depth limit of "
             f"{max_treedepth}, so draws are more correlated than they need to be: run more warm-up.",
-            InferenceWarning,
-            stacklevel=3,
+            SamplerWarning,
+            stacklevel=stacklevel + 1,
         )
 
 
@@ -141,7 +100,7 @@ def sample_nuts(
 
     Warns
     -----
-    InferenceWarning
+    SamplerWarning
         On divergences and on transitions that reach the tree depth limit.
     """
     settings = SamplerSettings(
@@ -166,7 +125,7 @@ def sample_nuts(
         adapt_delta=settings.adapt_delta,
         max_treedepth=settings.max_treedepth,
     )
-    _warn_of_trouble(result.sample_stats, max_treedepth)
+    warn_of_trouble(result.sample_stats, max_treedepth=max_treedepth, stacklevel=2)
     variables = result.variables
     return PostProcessingDraws(
         phi_star=variables["phi_star"],

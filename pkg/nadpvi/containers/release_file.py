@@ -1,0 +1,115 @@
+"""A release as it lies in its file: arrays, and a JSON header with everything else."""
+
+import json
+from typing import Any, Protocol
+
+import numpy as np
+import xarray as xr
+from numpy.typing import NDArray
+
+from nadpvi.checks import check_positive, check_real
+from nadpvi.config import DPVIConfig
+from nadpvi.containers.storage import HEADER
+from nadpvi.description import ModelDescription
+from nadpvi.gradient_model.data import TraceSums
+from nadpvi.privacy.guarantee import Guarantee
+
+__all__ = ["FORMAT_VERSION", "PER_COORDINATE", "release_dataset", "release_fields"]
+
+Array = NDArray[np.float64]
+
+FORMAT_VERSION = 2
+PER_COORDINATE = ("preconditioner", "learning_rate", "model_prior_mean", "model_prior_sd")
+_CURVATURE = ("curvature", "curvature_std")
+_SUMS = ("phi_bar", "g_bar", "s_pp", "s_gp", "s_gg")
+
+
+class _Release(Protocol):
+    """What is written besides `PER_COORDINATE`."""
+
+    @property
+    def phi(self) -> Array: ...
+    @property
+    def noisy_gradient(self) -> Array: ...
+    @property
+    def final_phi(self) -> Array: ...
+    @property
+    def phi_labels(self) -> tuple[str, ...]: ...
+    @property
+    def sums(self) -> TraceSums | None: ...
+    @property
+    def curvature(self) -> Array | None: ...
+    @property
+    def curvature_std(self) -> Array | None: ...
+    @property
+    def noise_multiplier(self) -> float: ...
+    @property
+    def clip_norm(self) -> float: ...
+    @property
+    def sampling_rate(self) -> float: ...
+    @property
+    def guarantee(self) -> Guarantee | None: ...
+    @property
+    def description(self) -> ModelDescription | None: ...
+    @property
+    def config(self) -> DPVIConfig | None: ...
+    @property
+    def versions(self) -> dict[str, str]: ...
+
+
+def release_dataset(release: _Release) -> xr.Dataset:
+    """Return a release's arrays as a Dataset whose one attribute is its JSON header."""
+    per_step = {"iterates": release.phi, "noisy_gradient": release.noisy_gradient}
+    variables: dict[str, Any] = {name: (("step", "phi"), value) for name, value in per_step.items()}
+    variables |= {name: ("phi", getattr(release, name)) for name in (*PER_COORDINATE, "final_phi")}
+    if release.sums is not None:
+        variables |= {f"window_{name}": ("phi", getattr(release.sums, name)) for name in _SUMS}
+    for name in _CURVATURE:
+        if getattr(release, name) is not None:
+            variables[name] = (("curvature_row", "curvature_column"), getattr(release, name))
+    coords = {"phi": np.array(release.phi_labels, dtype=object), "step": np.arange(release.phi.shape[0])}
+    return xr.Dataset(variables, coords=coords, attrs={HEADER: json.dumps(_header(release))})
+
+
+def _header(release: _Release) -> dict[str, Any]:
+    """Return everything that is not an array, as JSON types."""
+    return {
+        "kind": "release",
+        "format_version": FORMAT_VERSION,
+        "window_steps": None if release.sums is None else release.sums.num_steps,
+        "noise_multiplier": release.noise_multiplier,
+        "clip_norm": release.clip_norm,
+        "sampling_rate": release.sampling_rate,
+        "guarantee": None if release.guarantee is None else release.guarantee.to_dict(),
+        "description": None if release.description is None else release.description.to_dict(),
+        "config": None if release.config is None else release.config.to_dict(),
+        "versions": dict(release.versions),
+    }
+
+
+def release_fields(data: xr.DataTree, header: dict[str, Any]) -> dict[str, Any]:
+    """Return what a file holds as arguments of `nadpvi.Release`."""
+    arrays: dict[str, Any] = {name: data[name].to_numpy() for name in ("noisy_gradient", *PER_COORDINATE)}
+    arrays["phi"] = data["iterates"].to_numpy()
+    # Files of format 1 have none; it follows from their last step.
+    arrays["final_phi"] = data["final_phi"].to_numpy() if "final_phi" in data else np.zeros(0)
+    arrays |= {name: data[name].to_numpy() for name in _CURVATURE if name in data}
+    if (steps := header.get("window_steps")) is not None:
+        sums = {name: data[f"window_{name}"].to_numpy() for name in _SUMS}
+        arrays["sums"] = TraceSums(num_steps=int(steps), **sums)
+    return {
+        **arrays,
+        "noise_multiplier": check_real("noise_multiplier", header["noise_multiplier"]),
+        "clip_norm": check_positive("clip_norm", header["clip_norm"]),
+        "sampling_rate": check_positive("sampling_rate", header["sampling_rate"]),
+        "phi_labels": tuple(str(label) for label in data["phi"].to_numpy()),
+        "guarantee": _read(header, "guarantee", Guarantee.from_dict),
+        "description": _read(header, "description", ModelDescription.from_dict),
+        "config": _read(header, "config", DPVIConfig.from_dict),
+        "versions": {str(name): str(number) for name, number in header["versions"].items()},
+    }
+
+
+def _read(header: dict[str, Any], key: str, build: Any) -> Any:
+    """Return ``build(header[key])``, or None where the header has none."""
+    return None if header.get(key) is None else build(header[key])
