@@ -18,7 +18,7 @@ __all__ = ["print_posterior", "summary"]
 
 _CAVEAT = (
     "Curvature is taken as diagonal: intervals of correlated coefficients, one-hot ones above all, are too "
-    "narrow (docs/method.md)."
+    "narrow; see infer --method dense."
 )
 _FORMATS = {"mean": ".3f", "sd": ".3f", "ess_bulk": ".0f", "ess_tail": ".0f", "r_hat": ".3f"}
 
