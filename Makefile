@@ -3,6 +3,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Test files run side by side in so many processes.
+TEST_WORKERS ?= 2
 PROPHET_VERSION := 1.5.0
 PROPHET_DIR := .cache/prophet-$(PROPHET_VERSION)
 ARVIZ1_DIR := .cache/arviz-1
@@ -13,7 +15,7 @@ demo: $(VENV)/.installed
 	$(BIN)/nadpvi demo --output nadpvi-demo --force
 
 test: $(VENV)/.installed-test $(PROPHET_DIR)/.done
-	NADPVI_PROPHET_DIR=$(CURDIR)/$(PROPHET_DIR) $(BIN)/python -m pytest
+	NADPVI_PROPHET_DIR=$(CURDIR)/$(PROPHET_DIR) $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile
 
 # The other major version of ArviZ, in front of the one that pip chose, for the tests that touch ArviZ.
 test-arviz1: $(VENV)/.installed-test $(ARVIZ1_DIR)/.done
