@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import nadpvi as na
+from nadpvi.containers.storage import HEADER
 from nadpvi.description import ModelDescription
 from nadpvi.gradient_model import make_gradient_model, make_trace_sums
 from nadpvi.private.keeping import Keeper, Trace
@@ -285,13 +286,13 @@ class TestKept:
 
     def test_a_file_of_the_first_format_is_still_read(self, schema, table, tmp_path, monkeypatch):
         made = run(schema, table)
-        header = made._header()
+        header = json.loads(made.to_dataset().attrs[HEADER])
         header["format_version"] = 1
         del header["window_steps"]
         for name in ("keep", "thin", "early_steps", "early_factor", "box_mu", "box_u", "burn_in"):
             del header["config"][name]
         data = made.to_dataset().drop_vars("final_phi")
-        data.attrs["nadpvi"] = json.dumps(header)
+        data.attrs[HEADER] = json.dumps(header)
         monkeypatch.setattr(na.Release, "to_dataset", lambda self: data)
         loaded = na.Release.load(made.save(tmp_path / "old.nc"))
         np.testing.assert_array_equal(loaded.final_phi, made.final_phi)
