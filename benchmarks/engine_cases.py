@@ -15,6 +15,7 @@ from nadpvi.columns import BinaryColumn, RealColumn
 from nadpvi.config import DPVIConfig
 from nadpvi.datasets import ADULT_PREDICTORS, adult_schema, load_adult
 from nadpvi.description import ModelDescription
+from nadpvi.guides.antithetic import draw_antithetic
 from nadpvi.models import ExponentialGamma, LinearRegression, LogisticRegression, Model
 from nadpvi.models.base import RecordBatch
 from nadpvi.private.records import make_records
@@ -86,7 +87,7 @@ def write_case(case: Case, folder: Path) -> dict[str, Any]:
         "learning_rate": settings.learning_rate.tolist(),
     }
     (folder / "case.json").write_text(json.dumps(sizes | public))
-    normal = np.random.default_rng(SEED).standard_normal((sizes["S"], sizes["K"]))
+    normal = draw_antithetic(np.random.default_rng(SEED), num_draws=sizes["S"], size=sizes["K"])
     np.save(folder / "normal.npy", normal)
     rows = RecordBatch(x=records.x[:CHECK_ROWS], y=records.y[:CHECK_ROWS])
     np.save(folder / "gradient.npy", reference_gradient(settings, normal=normal, rows=rows))
