@@ -9,6 +9,7 @@ import warnings
 import numpy as np
 from numpy.typing import NDArray
 
+from nadpvi.bijectors import inverse_softplus
 from nadpvi.checks import check_count
 from nadpvi.containers.release import Release
 from nadpvi.engines.base import check_storage
@@ -104,7 +105,7 @@ def sample_dense(
     return PostProcessingDraws(
         phi_star=phi_star,
         curvature=curvature,
-        v=curvature + np.log(-np.expm1(-curvature)),
+        v=inverse_softplus(curvature),
         tau=tau,
         sample_stats=block.sample_stats,
         engine_name="Hamiltonian Monte Carlo in NumPy",

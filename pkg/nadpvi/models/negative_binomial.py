@@ -70,9 +70,7 @@ class NegativeBinomialRegression(Regression):
     def draw_prior(self, design: Design, *, num_draws: int, rng: np.random.Generator) -> Array:
         """Return independent prior draws of theta, shape (`num_draws`, K)."""
         coefficients = Regression.draw_prior(self, design, num_draws=num_draws, rng=rng)
-        # Gamma(a) is Gamma(a + 1) times U^(1/a); on the log scale a small shape cannot underflow.
-        log_draw = np.log(rng.gamma(self.prior_shape + 1.0, size=(num_draws, 1)))
-        log_draw -= rng.standard_exponential((num_draws, 1)) / self.prior_shape
+        log_draw = draw_log_gamma(self.prior_shape, size=(num_draws, 1), rng=rng)
         return np.concatenate([coefficients, log_draw - math.log(self.prior_rate)], axis=1)
 
     def log_prior(self, theta: Array, design: Design) -> Array:
