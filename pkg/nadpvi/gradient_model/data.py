@@ -11,13 +11,22 @@ from numpy.typing import ArrayLike, NDArray
 
 from nadpvi.errors import ArgumentError
 
-__all__ = ["GradientModel", "MIN_WINDOW", "TraceSums"]
+__all__ = ["MIN_WINDOW", "GradientModel", "TraceSums", "check_window"]
 
 FloatArray = NDArray[np.float64]
 
 MIN_WINDOW = 3  # a slope, a mean and one residual: fewer steps leave nothing to judge the fit by
 _VECTORS = ("noise_std", "phi_star_prior_mean", "phi_star_prior_sd", "v_prior_mean", "v_prior_sd")
 _POSITIVE = ("noise_std", "phi_star_prior_sd", "v_prior_sd", "tau_prior_scale")
+
+
+def check_window(num_steps: int) -> None:
+    """Raise `ArgumentError` unless a window holds enough steps to be judged by."""
+    if num_steps < MIN_WINDOW:
+        raise ArgumentError(
+            f"the window must hold at least {MIN_WINDOW} steps (got {num_steps}): "
+            "lower burn_in or run more steps."
+        )
 
 
 def _read_only(values: ArrayLike) -> FloatArray:
@@ -60,11 +69,7 @@ class TraceSums:
     s_gg: FloatArray
 
     def __post_init__(self) -> None:
-        if self.num_steps < MIN_WINDOW:
-            raise ArgumentError(
-                f"the window must hold at least {MIN_WINDOW} steps (got {self.num_steps}): "
-                "lower burn_in or run more steps."
-            )
+        check_window(self.num_steps)
         for name in ("phi_bar", "g_bar", "s_pp", "s_gp", "s_gg"):
             array = _read_only(getattr(self, name))
             object.__setattr__(self, name, array)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nadpvi.errors import ArgumentError
-from nadpvi.gradient_model.data import MIN_WINDOW
+from nadpvi.gradient_model.data import check_window
 from nadpvi.gradient_model.sums import make_trace_sums, window_start
 
 __all__ = ["DenseSums", "make_dense_sums"]
@@ -47,11 +47,7 @@ class DenseSums:
     s_gg: FloatArray
 
     def __post_init__(self) -> None:
-        if self.num_steps < MIN_WINDOW:
-            raise ArgumentError(
-                f"the window must hold at least {MIN_WINDOW} steps (got {self.num_steps}): "
-                "lower burn_in or run more steps."
-            )
+        check_window(self.num_steps)
         shape = np.shape(self.phi_bar)
         if len(shape) not in (1, 2) or np.size(self.phi_bar) == 0:
             raise ArgumentError(f"phi_bar must have shape (M,) with M >= 1 (got {shape}).")
