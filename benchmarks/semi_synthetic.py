@@ -29,9 +29,9 @@ from nadpvi.containers.posterior import Posterior
 from nadpvi.containers.release import Release
 from nadpvi.datasets import adult_schema
 from nadpvi.gradient_model import make_gradient_model
-from nadpvi.gradient_model.dense_density import conditional_phi_star, squares
-from nadpvi.gradient_model.dense_known import make_dense_prior
-from nadpvi.gradient_model.dense_setup import make_dense_model
+from nadpvi.gradient_model.dense.density import conditional_phi_star, squares
+from nadpvi.gradient_model.dense.known import make_dense_prior
+from nadpvi.gradient_model.dense.setup import make_dense_model
 from nadpvi.inference.dense import sample_dense
 from nadpvi.inference.draws import PostProcessingDraws
 from nadpvi.inference.exact import sample_exact

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from nadpvi.gradient_model.dense_density import DenseModel
-from nadpvi.gradient_model.dense_prior import DensePrior, Group, GroupKind
-from nadpvi.gradient_model.dense_setup import make_coordinates
-from nadpvi.gradient_model.dense_sums import DenseSums
+from nadpvi.gradient_model.dense.density import DenseModel
+from nadpvi.gradient_model.dense.prior import DensePrior, Group, GroupKind
+from nadpvi.gradient_model.dense.setup import make_coordinates
+from nadpvi.gradient_model.dense.sums import DenseSums
 
 PATTERN = (
     Group(kind=GroupKind.CONSTANT, start=0),

@@ -13,9 +13,9 @@ import nadpvi as na
 from nadpvi.arviz_bridge import as_draws, convergence
 from nadpvi.errors import ArgumentError, InferenceWarning
 from nadpvi.gradient_model import make_gradient_model
-from nadpvi.gradient_model.dense_known import make_dense_prior
-from nadpvi.gradient_model.dense_prior import GroupKind
-from nadpvi.gradient_model.dense_setup import make_dense_model
+from nadpvi.gradient_model.dense.known import make_dense_prior
+from nadpvi.gradient_model.dense.prior import GroupKind
+from nadpvi.gradient_model.dense.setup import make_dense_model
 from nadpvi.inference import hamiltonian
 from nadpvi.inference.dense import sample_dense
 from nadpvi.inference.dense_block import draw_tau

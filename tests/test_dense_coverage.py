@@ -12,7 +12,7 @@ from scipy.special import expit, logit
 import nadpvi as na
 from nadpvi.errors import InferenceWarning
 from nadpvi.gradient_model import GradientModel, TraceSums
-from nadpvi.gradient_model.dense_prior import Group, GroupKind
+from nadpvi.gradient_model.dense.prior import Group, GroupKind
 from nadpvi.inference.dense_block import sample_dense_block
 from nadpvi.inference.exact import sample_exact
 

@@ -8,15 +8,15 @@ from scipy.special import expit, logit
 from trace_cases import make_release
 
 from nadpvi.errors import ArgumentError
-from nadpvi.gradient_model.dense_density import (
+from nadpvi.gradient_model.dense.density import (
     conditional_phi_star,
     dense_curvature,
     evaluate,
     squares,
 )
-from nadpvi.gradient_model.dense_layout import margins
-from nadpvi.gradient_model.dense_prior import DensePrior, Group, GroupKind, MatrixEstimate
-from nadpvi.gradient_model.dense_sums import DenseSums, make_dense_sums
+from nadpvi.gradient_model.dense.layout import margins
+from nadpvi.gradient_model.dense.prior import DensePrior, Group, GroupKind, MatrixEstimate
+from nadpvi.gradient_model.dense.sums import DenseSums, make_dense_sums
 from nadpvi.gradient_model.sums import make_trace_sums
 
 SIZES = {"matrix": 3, "pattern": 8}

@@ -14,8 +14,8 @@ from test_stan_programs import stanc_paths
 from nadpvi.arviz_bridge import as_draws, convergence
 from nadpvi.engines.programs import program_path
 from nadpvi.errors import ArgumentError
-from nadpvi.gradient_model.dense_density import evaluate
-from nadpvi.gradient_model.dense_prior import Group, GroupKind
+from nadpvi.gradient_model.dense.density import evaluate
+from nadpvi.gradient_model.dense.prior import Group, GroupKind
 from nadpvi.inference.dense_block import sample_dense_block
 from nadpvi.inference.dense_stan import make_dense_stan_data
 

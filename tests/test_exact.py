@@ -17,13 +17,11 @@ from nadpvi.containers.posterior import Posterior
 from nadpvi.containers.release import Release
 from nadpvi.engines.embedded import EmbeddedEngine
 from nadpvi.errors import ArgumentError, EngineError, InferenceWarning
-from nadpvi.gradient_model import (
-    quadrature,
-    quadrature_columns,
-    quadrature_draws,
-    quadrature_maps,
-    quadrature_rules,
-)
+from nadpvi.gradient_model.quadrature import columns as quadrature_columns
+from nadpvi.gradient_model.quadrature import draws as quadrature_draws
+from nadpvi.gradient_model.quadrature import integrate as quadrature
+from nadpvi.gradient_model.quadrature import maps as quadrature_maps
+from nadpvi.gradient_model.quadrature import rules as quadrature_rules
 from nadpvi.inference import api, exact
 from nadpvi.inference.exact import exact_marginals, sample_exact
 from nadpvi.inference.nuts import sample_nuts

@@ -15,8 +15,8 @@ from nadpvi.containers.release import Release
 from nadpvi.engines.base import check_storage
 from nadpvi.errors import ArgumentError, InferenceWarning
 from nadpvi.gradient_model import GradientModel
-from nadpvi.gradient_model.dense_prior import DensePrior
-from nadpvi.gradient_model.dense_setup import make_dense_model
+from nadpvi.gradient_model.dense.prior import DensePrior
+from nadpvi.gradient_model.dense.setup import make_dense_model
 from nadpvi.gradient_model.sums import DEFAULT_BURN_IN
 from nadpvi.inference.dense_block import sample_dense_block
 from nadpvi.inference.draws import PostProcessingDraws, seed_sequence

@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nadpvi.errors import ArgumentError
-from nadpvi.gradient_model.dense_density import (
+from nadpvi.gradient_model.dense.density import (
     DenseModel,
     conditional_phi_star,
     dense_curvature,
     evaluate,
     squares,
 )
-from nadpvi.gradient_model.dense_mode import find_start
+from nadpvi.gradient_model.dense.mode import find_start
 from nadpvi.inference import hamiltonian
 
 __all__ = ["DenseBlock", "draw_tau", "sample_dense_block"]

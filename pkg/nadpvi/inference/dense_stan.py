@@ -4,8 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nadpvi.errors import ArgumentError
-from nadpvi.gradient_model.dense_density import DenseModel
-from nadpvi.gradient_model.dense_matrix import MatrixCoordinates
+from nadpvi.gradient_model.dense.density import DenseModel
+from nadpvi.gradient_model.dense.matrix import MatrixCoordinates
 
 __all__ = ["make_dense_stan_data"]
 

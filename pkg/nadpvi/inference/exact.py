@@ -2,7 +2,7 @@
 
 Coordinates are independent given the trace. phi_star is integrated out in closed form; what remains, one
 density in v or in (v, tau), is integrated numerically to an estimated relative error of 1e-6 in total mass.
-How draws are made of it, and how close they are, says `nadpvi.gradient_model.quadrature_draws`.
+How draws are made of it, and how close they are, says `nadpvi.gradient_model.quadrature.draws`.
 """
 
 import warnings
@@ -17,12 +17,12 @@ from nadpvi.engines.base import check_storage
 from nadpvi.errors import ArgumentError, InferenceWarning
 from nadpvi.gradient_model import GradientModel
 from nadpvi.gradient_model.mode import find_modes
-from nadpvi.gradient_model.quadrature import MASS_TOLERANCE, integrate
-from nadpvi.gradient_model.quadrature_columns import make_columns
-from nadpvi.gradient_model.quadrature_draws import DrawArrays, draw_group, fill_random
-from nadpvi.gradient_model.quadrature_groups import Quadrature
-from nadpvi.gradient_model.quadrature_layout import make_landmarks
-from nadpvi.gradient_model.quadrature_moments import (
+from nadpvi.gradient_model.quadrature.columns import make_columns
+from nadpvi.gradient_model.quadrature.draws import DrawArrays, draw_group, fill_random
+from nadpvi.gradient_model.quadrature.groups import Quadrature
+from nadpvi.gradient_model.quadrature.integrate import MASS_TOLERANCE, integrate
+from nadpvi.gradient_model.quadrature.layout import make_landmarks
+from nadpvi.gradient_model.quadrature.moments import (
     Marginal,
     curvature_marginal,
     phi_star_marginal,

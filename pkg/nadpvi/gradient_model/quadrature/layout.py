@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nadpvi.gradient_model.mode import Modes
-from nadpvi.gradient_model.quadrature_columns import Columns, log_density_on_grid, slope_terms
+from nadpvi.gradient_model.quadrature.columns import Columns, log_density_on_grid, slope_terms
 
 __all__ = ["Landmarks", "Layout", "make_landmarks", "make_layout"]
 

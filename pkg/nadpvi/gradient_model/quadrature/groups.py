@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nadpvi.gradient_model.quadrature_columns import Columns
-from nadpvi.gradient_model.quadrature_rules import panel_rule
+from nadpvi.gradient_model.quadrature.columns import Columns
+from nadpvi.gradient_model.quadrature.rules import panel_rule
 
 __all__ = ["Finished", "Panels", "Quadrature", "by_panel_count", "panel_nodes"]
 

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nadpvi.bijectors import softplus
-from nadpvi.gradient_model.quadrature_columns import conditional_delta_moments, density_on_grid
-from nadpvi.gradient_model.quadrature_groups import Quadrature
-from nadpvi.gradient_model.quadrature_maps import (
+from nadpvi.gradient_model.quadrature.columns import conditional_delta_moments, density_on_grid
+from nadpvi.gradient_model.quadrature.groups import Quadrature
+from nadpvi.gradient_model.quadrature.maps import (
     NormalMap,
     Quantiles,
     apply_map,

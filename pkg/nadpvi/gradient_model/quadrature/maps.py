@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from nadpvi.gradient_model.quadrature_rules import fine_nodes, panel_rule
+from nadpvi.gradient_model.quadrature.rules import fine_nodes, panel_rule
 
 __all__ = [
     "NormalMap",

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, log_expit, logit
 
-from nadpvi.gradient_model.dense_prior import DensePrior, Group, GroupKind
+from nadpvi.gradient_model.dense.prior import DensePrior, Group, GroupKind
 
 __all__ = ["Layout", "Margins", "make_layout", "margins", "margins_gradient", "start_coordinates"]
 

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from nadpvi.gradient_model.dense_density import DenseModel, evaluate
-from nadpvi.gradient_model.dense_matrix import MatrixCoordinates
+from nadpvi.gradient_model.dense.density import DenseModel, evaluate
+from nadpvi.gradient_model.dense.matrix import MatrixCoordinates
 
 __all__ = ["find_start"]
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nadpvi.gradient_model.dense_coordinates import Expansion
-from nadpvi.gradient_model.dense_prior import DensePrior
+from nadpvi.gradient_model.dense.coordinates import Expansion
+from nadpvi.gradient_model.dense.prior import DensePrior
 
 __all__ = ["MatrixCoordinates"]
 

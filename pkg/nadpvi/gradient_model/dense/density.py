@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nadpvi.errors import ArgumentError
-from nadpvi.gradient_model.dense_coordinates import Coordinates, factor
-from nadpvi.gradient_model.dense_prior import DensePrior
-from nadpvi.gradient_model.dense_sums import DenseSums
+from nadpvi.gradient_model.dense.coordinates import Coordinates, factor
+from nadpvi.gradient_model.dense.prior import DensePrior
+from nadpvi.gradient_model.dense.sums import DenseSums
 
 __all__ = ["DenseModel", "Evaluation", "conditional_phi_star", "dense_curvature", "evaluate", "squares"]
 

@@ -7,14 +7,14 @@ from numpy.typing import NDArray
 
 from nadpvi.errors import ArgumentError
 from nadpvi.gradient_model.data import GradientModel
-from nadpvi.gradient_model.dense_coordinates import Coordinates
-from nadpvi.gradient_model.dense_density import DenseModel
-from nadpvi.gradient_model.dense_known import Described, make_dense_prior
-from nadpvi.gradient_model.dense_layout import make_layout
-from nadpvi.gradient_model.dense_matrix import MatrixCoordinates
-from nadpvi.gradient_model.dense_pattern import PatternCoordinates
-from nadpvi.gradient_model.dense_prior import DensePrior
-from nadpvi.gradient_model.dense_sums import DenseSums, make_dense_sums
+from nadpvi.gradient_model.dense.coordinates import Coordinates
+from nadpvi.gradient_model.dense.density import DenseModel
+from nadpvi.gradient_model.dense.known import Described, make_dense_prior
+from nadpvi.gradient_model.dense.layout import make_layout
+from nadpvi.gradient_model.dense.matrix import MatrixCoordinates
+from nadpvi.gradient_model.dense.pattern import PatternCoordinates
+from nadpvi.gradient_model.dense.prior import DensePrior
+from nadpvi.gradient_model.dense.sums import DenseSums, make_dense_sums
 
 __all__ = ["DescribedTrace", "make_coordinates", "make_dense_model"]
 

@@ -10,16 +10,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nadpvi.gradient_model.quadrature_columns import Columns, density_on_grid
-from nadpvi.gradient_model.quadrature_groups import (
+from nadpvi.gradient_model.quadrature.columns import Columns, density_on_grid
+from nadpvi.gradient_model.quadrature.groups import (
     Finished,
     Panels,
     Quadrature,
     by_panel_count,
     panel_nodes,
 )
-from nadpvi.gradient_model.quadrature_layout import Landmarks, Layout, make_layout
-from nadpvi.gradient_model.quadrature_rules import panel_rule
+from nadpvi.gradient_model.quadrature.layout import Landmarks, Layout, make_layout
+from nadpvi.gradient_model.quadrature.rules import panel_rule
 
 __all__ = ["MASS_TOLERANCE", "integrate"]
 

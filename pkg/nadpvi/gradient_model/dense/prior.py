@@ -10,7 +10,7 @@ A column of L levels has shares m that sum to 1 and F F' = diag(m) - m m', so th
 levels of a column add up to the intercept; a binary column has variance m (1 - m); a number in [0, 1] has a
 variance of at most that. R has an identity block for each column; off it, whatever associates two columns.
 With R = I columns are independent. Where no such pattern is known, H has scales of any size and
-associations between all coordinates (`dense_matrix`).
+associations between all coordinates (`matrix`).
 """
 
 from dataclasses import dataclass

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nadpvi.gradient_model.dense_coordinates import Expansion, factor
-from nadpvi.gradient_model.dense_layout import (
+from nadpvi.gradient_model.dense.coordinates import Expansion, factor
+from nadpvi.gradient_model.dense.layout import (
     Layout,
     Margins,
     PartsGradient,

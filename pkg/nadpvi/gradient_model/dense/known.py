@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from nadpvi.columns import BinaryColumn, CategoricalColumn
 from nadpvi.description import ModelDescription
 from nadpvi.errors import ArgumentError
-from nadpvi.gradient_model.dense_prior import DensePrior, Group, GroupKind, MatrixEstimate
+from nadpvi.gradient_model.dense.prior import DensePrior, Group, GroupKind, MatrixEstimate
 from nadpvi.models.base import LinearModel
 
 __all__ = ["Described", "MAX_SIZE", "make_dense_prior"]

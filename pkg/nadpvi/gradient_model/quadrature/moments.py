@@ -15,16 +15,16 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from nadpvi.bijectors import softplus, softplus_derivative
-from nadpvi.gradient_model.quadrature_columns import conditional_delta_moments, density_on_grid
-from nadpvi.gradient_model.quadrature_groups import Quadrature
-from nadpvi.gradient_model.quadrature_maps import (
+from nadpvi.gradient_model.quadrature.columns import conditional_delta_moments, density_on_grid
+from nadpvi.gradient_model.quadrature.groups import Quadrature
+from nadpvi.gradient_model.quadrature.maps import (
     Quantiles,
     apply_map,
     knot_map,
     panel_quantiles,
     uniform_quantiles,
 )
-from nadpvi.gradient_model.quadrature_rules import panel_rule
+from nadpvi.gradient_model.quadrature.rules import panel_rule
 
 __all__ = ["Marginal", "curvature_marginal", "phi_star_marginal", "tau_marginal"]
 

@@ -1,0 +1,1 @@
+"""A whole curvature matrix in place of a diagonal one: its pattern, prior, coordinates and density."""

@@ -1,0 +1,1 @@
+"""The collapsed density of each coordinate integrated to a stated error: masses, moments and draws."""
