@@ -3,10 +3,12 @@
 import dataclasses
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import nadpvi as na
 from nadpvi.description import ModelDescription
+from nadpvi.encoding import encode_features
 from nadpvi.models import BernoulliBeta, CategoricalDirichlet, LogisticRegression, PoissonGamma
 from nadpvi.private.inputs import Reading, read_records
 
@@ -63,7 +65,7 @@ def test_codes_and_counts_are_whole(name):
 
 @pytest.mark.parametrize("age", [-0.01, 1.01, 40.0])
 def test_features_are_scaled_by_their_bounds(age):
-    with pytest.raises(na.DataError, match="features between 0 and 1"):
+    with pytest.raises(na.DataError, match="features between the ends"):
         read("logistic", x=[[1.0, 0.3], [1.0, age]], y=[0, 1])
 
 
@@ -80,3 +82,48 @@ def test_a_mapping_of_a_linear_regression_leaves_the_model_s_default_in_place():
     _, mapped = some.prior_moments(some.design(schema))
     assert mapped[0] == plain[0]
     assert mapped[1] == pytest.approx(1.5 * plain[1])
+
+
+def ranged_schema(**settings):
+    column = na.RealColumn(name="age", lower=20, upper=100, **settings)
+    return na.Schema(columns=(column, SCHEMA["ill"], SCHEMA["visits"]))
+
+
+@pytest.mark.parametrize(
+    ("feature_range", "expected"), [((-1, 1), [-1.0, 0.0, 1.0]), ((20, 100), [20.0, 60.0, 100.0])]
+)
+def test_a_feature_range_says_where_the_bounds_are_mapped_to(feature_range, expected):
+    schema = ranged_schema(feature_range=feature_range)
+    design = LogisticRegression(outcome="ill").design(na.Schema.from_dict(schema.to_dict()))
+    table = {"age": [-5.0, 60.0, 400.0], "visits": [0, 10, 20], "ill": ["no", "yes", "no"]}
+    x = encode_features(design, pd.DataFrame(table)).x
+    assert x[:, 1].tolist() == expected
+    assert x[:, 2].tolist() == [0.0, 0.5, 1.0]
+    assert design.feature_bounds == ((1.0, *sorted(expected)[:1], 0.0), (1.0, *sorted(expected)[2:], 1.0))
+    worst = np.linalg.norm(np.maximum(*np.abs(design.feature_bounds)))
+    assert design.feature_norm_bound == pytest.approx(worst)
+    # No record's gradient is longer than the model says.
+    assert LogisticRegression(outcome="ill").gradient_bound(design) == pytest.approx(worst)
+
+
+def test_records_are_held_to_their_feature_range():
+    description = ModelDescription(
+        model=LogisticRegression(outcome="ill", predictors=["age"]),
+        schema=ranged_schema(feature_range=(-2, 2)),
+        guide=na.MeanField(),
+    )
+
+    def read_age(age, constant=1.0):
+        records = na.Records(x=np.array([[1.0, 0.0], [constant, age]]), y=np.array([0.0, 1.0]))
+        return read_records(records, description, reading=Reading(), rng=np.random.default_rng(0))
+
+    assert read_age(-2.0).x[1, 1] == -2.0
+    for wrong in ({"age": 2.1}, {"age": -2.1}, {"age": 0.0, "constant": 0.5}):
+        with pytest.raises(na.DataError, match="feature_range"):
+            read_age(**wrong)
+
+
+@pytest.mark.parametrize("wrong", [(1, 0), (0, 0), 3, (0, np.inf), ("0", "1"), (0, 1, 2)])
+def test_a_feature_range_ascends(wrong):
+    with pytest.raises(na.SchemaError, match="feature_range must"):
+        ranged_schema(feature_range=wrong)

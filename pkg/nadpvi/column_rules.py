@@ -13,6 +13,7 @@ __all__ = [
     "check_choice",
     "check_name",
     "column_error",
+    "interval",
     "listed",
     "number",
     "quoted",
@@ -109,6 +110,16 @@ def number(name: str, key: str, value: object) -> float:
             name, f"{key} must be finite; choose a public bound, values outside it are clamped"
         )
     return finite
+
+
+def interval(name: str, key: str, value: object) -> tuple[float, float]:
+    """Return a pair of ascending finite numbers, or raise."""
+    if not isinstance(value, list | tuple) or len(value) != 2:
+        raise column_error(name, f"{key} must be a pair of numbers, [low, high] (got {shown(value)})")
+    low, high = (number(name, key, end) for end in value)
+    if not 0.0 < high - low < math.inf:
+        raise column_error(name, f"{key} must ascend, [low, high] (got {shown(value)})")
+    return low, high
 
 
 def whole_number(name: str, key: str, value: object) -> int:

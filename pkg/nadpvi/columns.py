@@ -15,6 +15,7 @@ from nadpvi.column_rules import (
     check_choice,
     check_name,
     column_error,
+    interval,
     listed,
     number,
     quoted,
@@ -38,7 +39,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RealColumn:
-    """A number with public bounds; it is clamped, transformed and scaled to [0, 1].
+    """A number with public bounds; it is clamped, transformed and scaled to `feature_range`.
 
     Attributes
     ----------
@@ -50,6 +51,10 @@ class RealColumn:
         nearer bound, infinities too.
     transform : None or "log1p"
         Applied after clamping; the bounds are transformed alike. "log1p" needs lower > -1.
+    feature_range : pair of float
+        Where the transformed bounds are mapped to when the column is a predictor, low < high, both finite;
+        [0, 1] when omitted. ``(-1, 1)`` puts the middle of the bounds at zero; the bounds themselves leave
+        the column in its own unit. An outcome is never scaled.
     missing : "refuse" or "drop"
         What a missing cell does: stop with an error that names the column, or drop its row.
     missing_values : tuple of str
@@ -64,6 +69,8 @@ class RealColumn:
     --------
     >>> RealColumn(name="age", lower=17, upper=90).scale(np.array([17.0, 53.5, 120.0]))
     array([0. , 0.5, 1. ])
+    >>> RealColumn(name="age", lower=17, upper=90, feature_range=(-1, 1)).scale(np.array([53.5]))
+    array([0.])
     """
 
     kind: ClassVar[str] = "real"
@@ -73,9 +80,11 @@ class RealColumn:
     transform: str | None = None
     missing: str = "refuse"
     missing_values: tuple[str, ...] = ("",)
+    feature_range: tuple[float, float] = (0.0, 1.0)
 
     def __post_init__(self) -> None:
         check_name(self.name)
+        object.__setattr__(self, "feature_range", interval(self.name, "feature_range", self.feature_range))
         object.__setattr__(self, "lower", number(self.name, "lower", self.lower))
         object.__setattr__(self, "upper", number(self.name, "upper", self.upper))
         check_choice(self.name, "transform", self.transform, (None, "log1p"))
@@ -105,9 +114,11 @@ class RealColumn:
         return self._transformed(np.clip(values, self.lower, self.upper))
 
     def scale(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return raw values (N,) clamped, transformed and scaled to [0, 1]; NaN stays NaN."""
+        """Return raw values (N,) clamped, transformed and scaled to `feature_range`; NaN stays NaN."""
         low, high = self.bounds
-        scaled: NDArray[np.float64] = np.clip((self.clamp(values) - low) / (high - low), 0.0, 1.0)
+        share = np.clip((self.clamp(values) - low) / (high - low), 0.0, 1.0)
+        start, stop = self.feature_range
+        scaled: NDArray[np.float64] = np.clip(start + (stop - start) * share, start, stop)
         return scaled
 
     def _transformed(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -155,6 +166,11 @@ class CountColumn:
         object.__setattr__(self, "missing_values", texts(self.name, "missing_values", self.missing_values))
         if self.lower >= self.upper:
             raise column_error(self.name, f"lower must be below upper (got {self.lower} and {self.upper})")
+
+    @property
+    def feature_range(self) -> tuple[float, float]:
+        """Where the bounds are mapped to when the column is a predictor: 0 and 1."""
+        return 0.0, 1.0
 
     @property
     def bounds(self) -> tuple[float, float]:

@@ -91,8 +91,22 @@ class Design:
 
     @property
     def feature_norm_bound(self) -> float:
-        """The largest Euclidean norm of any row: each predictor and the intercept contribute at most 1."""
-        return math.sqrt(self.intercept + len(self.predictors))
+        """The largest Euclidean norm of any row: of a categorical predictor one entry is 1, all others 0."""
+        columns = [self.schema[name] for name in self.predictors]
+        ends = [column.feature_range for column in columns if isinstance(column, RealColumn | CountColumn)]
+        square = sum(max(abs(low), abs(high)) ** 2 for low, high in ends)
+        return math.sqrt(self.intercept + len(columns) - len(ends) + square)
+
+    @property
+    def feature_bounds(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """The least and the largest value of each of the F features."""
+        pairs = [(1.0, 1.0)] if self.intercept else []
+        for name in self.predictors:
+            column = self.schema[name]
+            is_number = isinstance(column, RealColumn | CountColumn)
+            pair = column.feature_range if is_number else (0.0, 1.0)  # type: ignore[union-attr]
+            pairs += [pair] * len(column_labels(column))
+        return tuple(low for low, _ in pairs), tuple(high for _, high in pairs)
 
     @property
     def outcome_levels(self) -> tuple[str, ...]:
@@ -146,7 +160,7 @@ def make_design(
 ) -> Design:
     """Return the design that codes `predictors` (by default every column but the outcome).
 
-    A real or count column becomes one feature in [0, 1], a binary one a 0/1 feature labelled by its positive
+    A real or count column becomes one feature in its `feature_range`, a binary one a 0/1 feature labelled by its positive
     level, a categorical one a 0/1 feature for each of its levels.
 
     Parameters

@@ -65,6 +65,19 @@ def read_records(
     return table
 
 
+def _check_features(records: Records, design: Design) -> None:
+    """Raise unless each feature lies within its public range."""
+    lowest, highest = (np.array(ends) for ends in design.feature_bounds)
+    slack = _ROUNDING * np.maximum(1.0, np.maximum(np.abs(lowest), np.abs(highest)))
+    if records.x.size == 0:
+        return
+    if (records.x.min(axis=0) < lowest - slack).any() or (records.x.max(axis=0) > highest + slack).any():
+        raise DataError(
+            "records must have features between the ends of their feature_range (0 and 1 unless the schema "
+            "says otherwise), numbers scaled by their public bounds, and 1 for an intercept."
+        )
+
+
 def _check_encoding(records: Records, design: Design) -> None:
     """Raise unless values lie where the schema's encoding would have put them.
 
@@ -73,8 +86,7 @@ def _check_encoding(records: Records, design: Design) -> None:
     DataError
         If an outcome or a feature is out of range, or an outcome that counts or names a level is not whole.
     """
-    if not (records.x.min(initial=0.0) >= -_ROUNDING and records.x.max(initial=1.0) <= 1.0 + _ROUNDING):
-        raise DataError("records must have features between 0 and 1, numbers scaled by their public bounds.")
+    _check_features(records, design)
     if design.outcome is None:
         return
     low, high = design.outcome_bounds

@@ -59,6 +59,12 @@ def _design_groups(description: ModelDescription) -> tuple[Group, ...]:
     return tuple(groups)
 
 
+def _has_shares(description: ModelDescription) -> bool:
+    """Return whether all features lie in [0, 1], which is what the pattern says about their means."""
+    low, high = description.design.feature_bounds
+    return min(low, default=0.0) >= 0.0 and max(high, default=1.0) <= 1.0
+
+
 def make_dense_prior(
     release: Described,
     *,
@@ -101,7 +107,7 @@ def make_dense_prior(
             num_features = description.design.num_features
             if size - description.model.num_extras == num_features:
                 precision = precision[:num_features]
-                groups = _design_groups(description) if use_schema else ()
+                groups = _design_groups(description) if use_schema and _has_shares(description) else ()
     if precision.size > MAX_SIZE:
         raise ArgumentError(
             f"method='dense' handles at most {MAX_SIZE} coordinates that may interact (here "
