@@ -16,6 +16,7 @@ from nadpvi.gradient_model.dense.density import (
 )
 from nadpvi.gradient_model.dense.layout import margins
 from nadpvi.gradient_model.dense.prior import DensePrior, Group, GroupKind, MatrixEstimate
+from nadpvi.gradient_model.dense.setup import make_coordinates
 from nadpvi.gradient_model.dense.sums import DenseSums, make_dense_sums
 from nadpvi.gradient_model.sums import make_trace_sums
 
@@ -216,6 +217,79 @@ def test_a_start_is_the_guess_with_independent_columns():
     shares = layout.centre[2:5] / layout.centre[2:5].sum()
     np.testing.assert_allclose(np.diag(records)[2:5], records[0, 0] * shares)
     np.testing.assert_allclose(records[2, 6], records[0, 2] * records[0, 6] / records[0, 0])
+
+
+RANGED = (
+    Group(kind=GroupKind.CONSTANT, start=0),
+    Group(kind=GroupKind.NUMBER, start=1, low=-6.0, high=6.0),
+    Group(kind=GroupKind.NUMBER, start=2, low=2.0, high=5.0),
+    Group(kind=GroupKind.LEVELS, start=3, size=2),
+    Group(kind=GroupKind.NUMBER, start=5),
+)
+
+
+def ranged_coordinates(centre, *, groups=RANGED):
+    prior = DensePrior(precision=np.ones(len(centre)), groups=groups)
+    return make_coordinates(prior, centre=np.asarray(centre, dtype=float))
+
+
+def test_numbers_between_other_bounds_are_the_images_of_shares():
+    ranged = ranged_coordinates(np.full(6, 50.0))
+    plain = tuple(Group(kind=g.kind, start=g.start, size=g.size) for g in RANGED)
+    shares = ranged_coordinates(np.full(6, 50.0), groups=plain)
+    x = 0.3 * np.random.default_rng(5).standard_normal((3, ranged.size))
+    matrix = np.eye(6)
+    matrix[1, :2], matrix[2, [0, 2]] = (-6.0, 12.0), (2.0, 3.0)
+    found, of_shares = ranged.expand(x), shares.expand(x)
+    np.testing.assert_allclose(found.records, matrix @ of_shares.records @ matrix.T, rtol=1e-10)
+    np.testing.assert_array_equal(found.log_prior, of_shares.log_prior)
+    # The bounds hold: every mean feature lies between them.
+    means = found.records[:, 0] / found.records[:, :1, 0]
+    assert ((means[:, 1] > -6) & (means[:, 1] < 6) & (means[:, 2] > 2) & (means[:, 2] < 5)).all()
+    by = np.random.default_rng(6).standard_normal((3, 6, 6))
+    by = by + by.transpose(0, 2, 1)
+
+    def scalar(at):
+        expanded = ranged.expand(at)
+        return expanded.log_prior + (by * expanded.records).sum(axis=(1, 2))
+
+    gradient = found.pull_back(by)
+    for index in range(ranged.size):
+        shift = np.zeros(ranged.size)
+        shift[index] = 1e-5
+        slope = (scalar(x + shift) - scalar(x - shift)) / 2e-5
+        np.testing.assert_allclose(gradient[:, index], slope, rtol=1e-5, atol=1e-4)
+
+
+def test_a_start_with_other_bounds_has_the_guessed_diagonal():
+    # A centred number of variance 1, one near 3, levels, and a share.
+    guess = np.array([100.0, 100.0, 900.0, 60.0, 40.0, 30.0])
+    coordinates = ranged_coordinates(guess)
+    records = coordinates.expand(coordinates.start()[None]).records[0]
+    assert records[0, 0] == pytest.approx(100.0)
+    assert records[0, 1] == pytest.approx(0.0, abs=1e-9)
+    assert records[1, 1] == pytest.approx(100.0)
+    assert records[0, 2] == pytest.approx(300.0)
+    assert records[0, 3] == pytest.approx(60.0)
+    wide = ranged_coordinates(np.array([100.0, 900.0, 900.0, 60.0, 40.0, 30.0]))
+    assert wide.expand(wide.start()[None]).records[0, 1, 1] == pytest.approx(900.0)
+
+
+@pytest.mark.parametrize(
+    ("groups", "text"),
+    [
+        ((Group(kind=GroupKind.NUMBER, start=0, low=-1.0),), "needs a constant"),
+    ],
+)
+def test_bounds_without_a_constant_are_refused(groups, text):
+    with pytest.raises(ArgumentError, match=text):
+        DensePrior(precision=np.ones(1), groups=groups)
+
+
+@pytest.mark.parametrize("settings", [{"low": 1.0}, {"low": 2.0, "high": 1.0}])
+def test_bounds_of_a_group_ascend(settings):
+    with pytest.raises(ArgumentError, match="cannot have features in"):
+        Group(kind=GroupKind.NUMBER, start=0, **settings)
 
 
 def log_jacobian(function, x):

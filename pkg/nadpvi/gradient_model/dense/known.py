@@ -42,8 +42,14 @@ class Described(Protocol):
 
 
 def _design_groups(description: ModelDescription) -> tuple[Group, ...]:
-    """Return the groups of a generalised linear model's coefficients."""
+    """Return the groups of a generalised linear model's coefficients; none where they say nothing.
+
+    Without an intercept nothing is known of the sum of the weights, so that a number with another zero than
+    its lower bound is not the image of a share.
+    """
     design = description.design
+    if not design.intercept and min(design.feature_bounds[0]) < 0.0:
+        return ()
     groups = [Group(kind=GroupKind.CONSTANT, start=0)] if design.intercept else []
     at = len(groups)
     for name in design.predictors:
@@ -53,16 +59,11 @@ def _design_groups(description: ModelDescription) -> tuple[Group, ...]:
         elif isinstance(column, BinaryColumn):
             group = Group(kind=GroupKind.BINARY, start=at)
         else:
-            group = Group(kind=GroupKind.NUMBER, start=at)
+            low, high = column.feature_range
+            group = Group(kind=GroupKind.NUMBER, start=at, low=low, high=high)
         groups.append(group)
         at += group.size
     return tuple(groups)
-
-
-def _has_shares(description: ModelDescription) -> bool:
-    """Return whether all features lie in [0, 1], which is what the pattern says about their means."""
-    low, high = description.design.feature_bounds
-    return min(low, default=0.0) >= 0.0 and max(high, default=1.0) <= 1.0
 
 
 def make_dense_prior(
@@ -107,7 +108,7 @@ def make_dense_prior(
             num_features = description.design.num_features
             if size - description.model.num_extras == num_features:
                 precision = precision[:num_features]
-                groups = _design_groups(description) if use_schema and _has_shares(description) else ()
+                groups = _design_groups(description) if use_schema else ()
     if precision.size > MAX_SIZE:
         raise ArgumentError(
             f"method='dense' handles at most {MAX_SIZE} coordinates that may interact (here "

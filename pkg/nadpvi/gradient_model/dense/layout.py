@@ -48,6 +48,8 @@ class Layout:
         Number of coordinates before the entries of R, before the sizes of pairs, and in all.
     membership : ndarray, shape (M, G)
         1 where a column is a level of a group of levels; G counts those groups alone.
+    feature_map : ndarray, shape (M, M), or None
+        What takes numbers in [0, 1] to the features; None where they are the features.
     """
 
     prior: DensePrior
@@ -62,6 +64,7 @@ class Layout:
     num_inner: int
     size: int
     membership: FloatArray
+    feature_map: FloatArray | None
 
     @property
     def weight_centre(self) -> float:
@@ -130,7 +133,21 @@ def make_layout(prior: DensePrior, *, centre: FloatArray) -> Layout:
         num_inner=at + rows.size,
         size=at + rows.size + (pairs.size if np.isfinite(prior.association_df) else 0),
         membership=membership,
+        feature_map=_feature_map(prior),
     )
+
+
+def _feature_map(prior: DensePrior) -> FloatArray | None:
+    """Return the matrix of x = a + (b - a) u, the constant being the intercept's coordinate, or None."""
+    if all((group.low, group.high) == (0.0, 1.0) for group in prior.groups):
+        return None
+    matrix = np.eye(prior.num_parameters)
+    constant = [group.start for group in prior.groups if group.kind is GroupKind.CONSTANT]
+    for group in prior.groups:
+        if group.kind is GroupKind.NUMBER:
+            matrix[group.start, group.start] = group.high - group.low
+            matrix[group.start, constant] = group.low
+    return matrix
 
 
 def start_coordinates(layout: Layout) -> FloatArray:
@@ -143,9 +160,28 @@ def start_coordinates(layout: Layout) -> FloatArray:
         if group.kind is GroupKind.LEVELS:
             left = np.cumsum(guess[::-1])[::-1]
             x[at] = logit(guess[:-1] / left[:-1])
+        elif (group.low, group.high) != (0.0, 1.0):
+            x[at] = _start_of_number(group, square=guess[0] / weight)
         elif group.kind is not GroupKind.CONSTANT:
             x[at.start] = logit(min(guess[0] / weight, _LARGEST_SHARE))
     return x
+
+
+def _start_of_number(group: Group, *, square: float) -> FloatArray:
+    """Return the logits of a number's mean share, and of its variance's part of the largest, shape (2,).
+
+    `square` is a guess of the feature's mean square: its variance where its mean can be 0, else the square
+    of its mean.
+    """
+    width, smallest = group.high - group.low, 1.0 - _LARGEST_SHARE
+    if group.low < 0.0 < group.high:
+        mean = np.clip(-group.low / width, smallest, _LARGEST_SHARE)
+        part = square / width**2 / (mean * (1.0 - mean))
+        return np.asarray(logit(np.clip([mean, part], 0.001, _LARGEST_SHARE)), dtype=np.float64)
+    ends = np.sort(np.abs([group.low, group.high]))
+    size = (np.sqrt(square) - ends[0]) / width
+    share = np.clip(size if group.low >= 0.0 else 1.0 - size, smallest, _LARGEST_SHARE)
+    return np.array([logit(share), 0.0])
 
 
 def margins(layout: Layout, x: FloatArray) -> Margins:

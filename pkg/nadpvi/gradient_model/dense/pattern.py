@@ -22,7 +22,7 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PatternCoordinates:
-    """Coordinates of H = w (m m' + F R F'), as `layout` lays them out."""
+    """Coordinates of H = w (m m' + F R F'), as `layout` lays them out, and of its image for other bounds."""
 
     layout: Layout
 
@@ -50,12 +50,16 @@ class PatternCoordinates:
         half = _times_f(layout, parts, association)
         root = np.sqrt(parts.weight)[:, None] * parts.mean
         records = _times_f(layout, parts, half.transpose(0, 2, 1)) + root[:, :, None] * root[:, None, :]
+        if layout.feature_map is not None:
+            records = layout.feature_map @ records @ layout.feature_map.T
         records = 0.5 * (records + records.transpose(0, 2, 1))
         of_r = factor(association)
         log_prior = parts.log_prior + of_r.log_det + _association_prior(layout, x)
 
         def pull_back(by: FloatArray) -> FloatArray:
             gradient = np.empty_like(x)
+            if layout.feature_map is not None:
+                by = layout.feature_map.T @ by @ layout.feature_map
             by_parts = _parts_gradient(layout, parts, by, half)
             gradient[:, : layout.num_margins] = parts.log_prior_gradient + margins_gradient(
                 layout, x, parts, by_parts

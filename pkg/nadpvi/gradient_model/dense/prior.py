@@ -8,9 +8,9 @@ says much about it: its rows add up. Write w = sum_b w_b, m for the weighted mea
 
 A column of L levels has shares m that sum to 1 and F F' = diag(m) - m m', so that levels never meet and the
 levels of a column add up to the intercept; a binary column has variance m (1 - m); a number in [0, 1] has a
-variance of at most that. R has an identity block for each column; off it, whatever associates two columns.
-With R = I columns are independent. Where no such pattern is known, H has scales of any size and
-associations between all coordinates (`matrix`).
+variance of at most that, and a number in [a, b] is a + (b - a) u for such a u. R has an identity block for
+each column; off it, whatever associates two columns. With R = I columns are independent. Where no such
+pattern is known, H has scales of any size and associations between all coordinates (`matrix`).
 """
 
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class GroupKind(Enum):
     CONSTANT = "constant"  # the intercept
     LEVELS = "levels"  # all levels of a categorical column
     BINARY = "binary"  # the positive level of a binary column
-    NUMBER = "number"  # a number in [0, 1]
+    NUMBER = "number"  # a number between public bounds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,13 +45,23 @@ class Group:
     kind : GroupKind
     start, size : int
         The coordinates start, ..., start + size - 1; more than one only for LEVELS.
+    low, high : float
+        Of a NUMBER, the least and the largest value of the feature, low < high.
     """
 
     kind: GroupKind
     start: int
     size: int = 1
+    low: float = 0.0
+    high: float = 1.0
 
     def __post_init__(self) -> None:
+        if self.low >= self.high or (
+            self.kind is not GroupKind.NUMBER and (self.low, self.high) != (0.0, 1.0)
+        ):
+            raise ArgumentError(
+                f"a group of kind {self.kind.value!r} cannot have features in [{self.low:g}, {self.high:g}]."
+            )
         if self.start < 0 or self.size < 1 or (self.size > 1) != (self.kind is GroupKind.LEVELS):
             raise ArgumentError(
                 f"a group of kind {self.kind.value!r} cannot start at {self.start} with size {self.size}."
@@ -178,5 +188,8 @@ def _check_groups(groups: tuple[Group, ...], size: int) -> None:
         at += group.size
     if groups and at != size:
         raise ArgumentError(f"groups must cover all {size} coordinates (they cover {at}).")
-    if sum(group.kind is GroupKind.CONSTANT for group in groups) > 1:
+    num_constants = sum(group.kind is GroupKind.CONSTANT for group in groups)
+    if num_constants > 1:
         raise ArgumentError("groups must not hold two constants.")
+    if num_constants == 0 and any(group.low != 0.0 for group in groups):
+        raise ArgumentError("a number whose least value is not 0 needs a constant among the groups.")
