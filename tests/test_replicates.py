@@ -157,10 +157,10 @@ def test_numbers_do_not_depend_on_what_runs_beside_them(kind, guide):
 
 
 def test_groups_that_do_not_fill_the_cache_join_to_the_same_numbers(monkeypatch):
-    from nadpvi.private.replicates import api
+    from nadpvi.private.replicates import groups
 
     _, _, whole = simulated(WAIT, num_replicates=7)
-    monkeypatch.setattr(api, "_LARGEST_GROUP", 3)
+    monkeypatch.setattr(groups, "_LARGEST_GROUP", 3)
     _, _, grouped = simulated(WAIT, num_replicates=7)
     np.testing.assert_array_equal(grouped.phi, whole.phi)
     np.testing.assert_array_equal(grouped.noisy_gradient, whole.noisy_gradient)

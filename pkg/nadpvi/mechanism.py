@@ -52,6 +52,8 @@ class Mechanism:
         xi of `nadpvi.privacy.discreteness`.
     selection : Selection or None
         The run is one of a random number of which the best is published.
+    noise_dimension : int
+        How many coordinates each step's noise has: D, or fewer where the others follow from those.
     """
 
     description: ModelDescription
@@ -61,6 +63,7 @@ class Mechanism:
     noise_multiplier: float
     discreteness: float
     selection: Selection | None = None
+    noise_dimension: int
 
     @property
     def records_per_unit(self) -> int:
@@ -88,13 +91,14 @@ class Mechanism:
             noise_multiplier=self.noise_multiplier,
             discreteness=self.discreteness,
             selection=self.selection,
+            noise_dimension=self.noise_dimension,
         )
 
     def noise_source(self, streams: Streams, *, num_steps: int) -> NoiseSource:
         """Return exact noise for a real release, NumPy's for a simulation, none for a non-private run."""
-        if self.noise_multiplier == 0.0:
-            return NoNoise(dimension=self.dimension)
-        sigma, dimension = self.noise_multiplier, self.dimension
+        sigma, dimension = self.noise_multiplier, self.noise_dimension
+        if sigma == 0.0:
+            return NoNoise(dimension=dimension)
         if streams.noise is not None:
             return SimulatedGaussianNoise(streams.noise, noise_multiplier=sigma, dimension=dimension)
         return DiscreteGaussianNoise(noise_multiplier=sigma, dimension=dimension, num_steps=num_steps)
@@ -199,6 +203,7 @@ def make_mechanism(
     noise_multiplier: float | None = None,
     discreteness: float = 0.0,
     selection: Selection | None = None,
+    noise_dimension: int | None = None,
 ) -> Mechanism:
     """Return a run that stays within its budget.
 
@@ -214,6 +219,8 @@ def make_mechanism(
         Those of an earlier part of the same run; calibrated to the budget when omitted.
     selection : Selection, optional
         The run is one of a random number of which the best is published.
+    noise_dimension : int, optional
+        How many coordinates each step's noise has; D when omitted.
 
     Raises
     ------
@@ -222,13 +229,15 @@ def make_mechanism(
     PrivacyError
         If the noise that the budget needs cannot be drawn exactly.
     """
+    if noise_dimension is None:
+        noise_dimension = len(description.phi_labels)
     if noise_multiplier is None:
         person = description.schema.person
         noise_multiplier, discreteness = calibrated_noise_multiplier(
             privacy,
             num_steps=config.num_steps,
             sampling_rate=config.sampling_rate,
-            dimension=len(description.phi_labels),
+            dimension=noise_dimension,
             records_per_unit=1 if person is None else person.max_rows,
             selection=selection,
         )
@@ -240,4 +249,5 @@ def make_mechanism(
         noise_multiplier=noise_multiplier,
         discreteness=discreteness,
         selection=selection,
+        noise_dimension=noise_dimension,
     )

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from nadpvi.checks import check_count
 from nadpvi.containers.posterior import Posterior, model_variables
 from nadpvi.containers.release import Release
 from nadpvi.errors import ArgumentError
@@ -12,6 +13,9 @@ __all__ = ["last_iterate_posterior"]
 
 def last_iterate_posterior(release: Release, *, draws: int = 4000, seed: int | None = None) -> Posterior:
     """Return q(theta; phi_T), the posterior that DP variational inference reports without noise-awareness.
+
+    The draws are of theta from q, scales and all: what is left out is the noise in phi_T itself. Under the
+    release's guarantee, being post-processing.
 
     Parameters
     ----------
@@ -25,8 +29,9 @@ def last_iterate_posterior(release: Release, *, draws: int = 4000, seed: int | N
     Raises
     ------
     ArgumentError
-        If the release has no model.
+        If the release has no model, or a setting is out of range.
     """
+    check_count("draws", draws)
     description = release.description
     if description is None:
         raise ArgumentError("this release has no model, so its last iterate is not a posterior.")

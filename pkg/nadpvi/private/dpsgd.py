@@ -189,6 +189,7 @@ def release_gradient(
     ----------
     - The noise's standard deviation is noise_multiplier times the sensitivity of `total`, in the same
       units: both are counted in the grid of `noise`.
+    - Every coordinate gets noise of its own: a source of another length is refused, never broadcast.
     - Whole numbers are added as such; rounding to float64 and scaling afterwards are post-processing.
 
     Parameters
@@ -206,9 +207,16 @@ def release_gradient(
     -------
     ndarray, shape (D,)
         Noisy sum in units of the loss gradient.
+
+    Raises
+    ------
+    PrivacyError
+        If the noise has another shape than the sum.
     """
     unit = clip_norm / (noise.grid_units or 1)
     drawn = noise.draw()
+    if drawn.shape != total.shape:
+        raise PrivacyError(f"noise of shape {drawn.shape} cannot cover a sum of shape {total.shape}.")
     if total.dtype.kind == "i":
         drawn = drawn.astype(np.int64)
     released: Array = (total + drawn) * (unit / preconditioner)

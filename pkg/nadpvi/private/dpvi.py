@@ -1,7 +1,7 @@
 """DP-SGD variational inference: from private records to a `Release`. Private side."""
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +17,12 @@ from nadpvi.privacy.randomness import Streams
 from nadpvi.privacy.sampling import poisson_sample
 from nadpvi.private.batches import Workspace, block_rows, blocks, evaluated
 from nadpvi.private.dpsgd import check_exact_sums, clipped_sum, release_gradient
-from nadpvi.private.gradients import gradient_function, with_shared_term
+from nadpvi.private.gradients import GradientFunction, gradient_function, with_shared_term
 from nadpvi.private.keeping import Keeper
 from nadpvi.private.records import Records
 from nadpvi.settings import Settings
 
-__all__ = ["State", "public_gradient", "run", "step"]
+__all__ = ["State", "StepFunction", "public_gradient", "run", "sampled_sum", "step"]
 
 Array = NDArray[np.float64]
 
@@ -32,6 +32,23 @@ class State(NamedTuple):
 
     num_steps: int
     phi: Array
+
+
+class StepFunction(Protocol):
+    """One way to take a step; `step` is that of ordinary DP-SGD."""
+
+    def __call__(
+        self,
+        state: State,
+        *,
+        records: Records,
+        settings: Settings,
+        noise: NoiseSource,
+        streams: Streams,
+        workspace: Workspace | None = None,
+    ) -> tuple[State, Array]:
+        """Return the next state and the noisy gradient, shape (D,), that led to it."""
+        ...
 
 
 def step(
@@ -75,10 +92,56 @@ def step(
         settings.description, phi=state.phi, standard_normal=standard_normal, theta=theta
     )
     share = None if settings.num_records is None else settings.preconditioner * public / settings.num_records
+    total = sampled_sum(
+        gradients_of,
+        dimension=len(state.phi),
+        num_rows=block_rows(max(standard_normal.size, len(state.phi))),
+        records=records,
+        settings=settings,
+        noise=noise,
+        streams=streams,
+        share=share,
+        workspace=workspace,
+    )
+    noisy = release_gradient(
+        total, noise=noise, clip_norm=settings.clip_norm, preconditioner=settings.preconditioner
+    )
+    if share is None:
+        noisy += settings.sampling_rate * public
+    following = settings.advance(state.num_steps, phi=state.phi, noisy_gradient=noisy)
+    return State(state.num_steps + 1, following), noisy
+
+
+def sampled_sum(
+    gradients_of: GradientFunction,
+    *,
+    dimension: int,
+    num_rows: int,
+    records: Records,
+    settings: Settings,
+    noise: NoiseSource,
+    streams: Streams,
+    share: Array | None = None,
+    workspace: Workspace | None = None,
+) -> NDArray[Any]:
+    """Return the sum of a Poisson sample's clipped gradients, as `clipped_sum` counts it. Private.
+
+    Parameters
+    ----------
+    gradients_of : callable
+        Gives a block's per-record gradients.
+    dimension : int
+        How many coordinates they have.
+    num_rows : int
+        How many rows each block has.
+    records, settings, noise, streams, workspace
+        As in `step`.
+    share : ndarray, shape (`dimension`,), optional
+        What each record carries besides its own gradient, clipped with it.
+    """
     rows, multiplicities = sampled_rows(records, streams=streams, sampling_rate=settings.sampling_rate)
     # Whole numbers on a grid.
-    total: NDArray[Any] = np.zeros(len(state.phi), np.float64 if noise.grid_units is None else np.int64)
-    num_rows = block_rows(max(standard_normal.size, len(state.phi)))
+    total: NDArray[Any] = np.zeros(dimension, np.float64 if noise.grid_units is None else np.int64)
     sampled = blocks(records, rows, num_rows=num_rows, multiplicities=multiplicities, workspace=workspace)
     for block in sampled:
         for gradients, part in evaluated(block, gradients_of):
@@ -91,13 +154,7 @@ def step(
                 num_records=part.num_records,
                 multiplicities=part.multiplicities,
             )
-    noisy = release_gradient(
-        total, noise=noise, clip_norm=settings.clip_norm, preconditioner=settings.preconditioner
-    )
-    if share is None:
-        noisy += settings.sampling_rate * public
-    following = settings.advance(state.num_steps, phi=state.phi, noisy_gradient=noisy)
-    return State(state.num_steps + 1, following), noisy
+    return total
 
 
 def sampled_rows(
@@ -159,6 +216,7 @@ def run(
     noise: NoiseSource,
     streams: Streams,
     keeper: Keeper,
+    take_step: StepFunction | None = None,
 ) -> Iterator[StepDone]:
     """Yield each step once `keeper` has it, until the run is whole; its arrays are the keeper's own.
 
@@ -176,6 +234,8 @@ def run(
         Fresh ones.
     keeper : Keeper
         Takes in the steps. If it holds some already, the run goes on from there.
+    take_step : callable, optional
+        How a step is taken; as `step` does when omitted.
 
     Raises
     ------
@@ -184,11 +244,12 @@ def run(
     """
     check_exact_sums(num_records=records.num_records, grid_units=noise.grid_units)
     workspace = Workspace()
+    advance = step if take_step is None else take_step
     state = State(keeper.num_done, keeper.next_phi)
     while state.num_steps < settings.num_steps:
         # An overflow shows in the check below; NumPy's own warning would only say so less clearly.
         with np.errstate(all="ignore"):
-            following, noisy = step(
+            following, noisy = advance(
                 state,
                 records=records,
                 settings=settings,

@@ -19,7 +19,7 @@ from nadpvi.privacy.ledger import EntryState, Ledger
 from nadpvi.privacy.noise import NoiseSource
 from nadpvi.privacy.randomness import Streams
 from nadpvi.private.checkpoint_writer import CheckpointWriter
-from nadpvi.private.dpvi import run
+from nadpvi.private.dpvi import StepFunction, run
 from nadpvi.private.dry_run import warn_of_failure
 from nadpvi.private.keeping import Keeper, Trace
 from nadpvi.private.records import Records
@@ -40,6 +40,7 @@ class Part:
     done: Trace | None = None
     writer: CheckpointWriter | None = None
     callback: Callback | None = None
+    take_step: StepFunction | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +130,14 @@ def run_steps(part: Part) -> tuple[Keeper, BaseException | None]:
     keeper = Keeper(settings, done=part.done)
     failure: BaseException | None = None
     num_before = keeper.num_done
-    steps = run(part.records, settings, noise=part.noise, streams=part.streams, keeper=keeper)
+    steps = run(
+        part.records,
+        settings,
+        noise=part.noise,
+        streams=part.streams,
+        keeper=keeper,
+        take_step=part.take_step,
+    )
     # The products are too small for BLAS threads: on two busy cores they were measured to cost a factor 7.
     with threadpool_limits(limits=1, user_api="blas"), contextlib.suppress(KeyboardInterrupt):
         for done in track(

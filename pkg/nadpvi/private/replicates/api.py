@@ -1,8 +1,6 @@
 """Many simulated releases of one model as one array program. Private side, never private."""
 
-import itertools
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,25 +13,20 @@ from nadpvi.description import ModelDescription
 from nadpvi.errors import ArgumentError, DivergenceError
 from nadpvi.gradient_model.running import RunningSums
 from nadpvi.mechanism import Mechanism, make_mechanism
-from nadpvi.models.base import ExponentialFamily, RecordBatch
+from nadpvi.models.base import ExponentialFamily
 from nadpvi.privacy.budget import NonPrivate, PrivacyBudget
 from nadpvi.privacy.guarantee import Guarantee
 from nadpvi.privacy.randomness import check_seed, make_streams
 from nadpvi.private.keeping import Trace
+from nadpvi.private.replicates.groups import joined_results, make_groups
 from nadpvi.private.replicates.randomness import RandomBlocks
-from nadpvi.private.replicates.rows import CountedRows, LooseRows, SampledRows
-from nadpvi.private.replicates.runs import GroupResult, run_group
+from nadpvi.private.replicates.runs import GroupStep, run_group
+from nadpvi.private.replicates.steps import step
 from nadpvi.schema import Schema
-from nadpvi.settings import Settings
 
-__all__ = ["ReplicateTraces", "simulate_releases"]
+__all__ = ["ReplicateTraces", "check_simulated", "simulate_mechanism", "simulate_releases"]
 
 Array = NDArray[np.float64]
-
-# Replicates that run together: as many as leave a step's arrays in the cache of a core.
-_GROUP_VALUES = 32_768
-_LARGEST_GROUP = 1024
-_SMALLEST_GROUP = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -149,44 +142,78 @@ def simulate_releases(
     ((20, 50, 2), False)
     """
     settings = config if config is not None else DPVIConfig()
-    tables, checked_seeds = _check_tables(outcomes, seeds)
+    description = check_simulated(model, schema=schema, config=settings)
+    mechanism = make_mechanism(description, privacy=privacy, config=settings)
+    return simulate_mechanism(mechanism, outcomes, seeds=seeds, is_counted=is_counted)
+
+
+def check_simulated(model: object, *, schema: Schema, config: DPVIConfig) -> ModelDescription:
+    """Return the description of a model that can be simulated with a replicate axis.
+
+    Raises
+    ------
+    ArgumentError, SchemaError
+        If it is no exponential family or has predictors, or the schema has a person column.
+    """
     if not isinstance(model, ExponentialFamily):
         raise ArgumentError(
             f"model must be an exponential family with statistics and natural_gradient (got "
             f"{type(model).__name__}); simulate others one by one with release(..., insecure_seed=)."
         )
-    description = ModelDescription(model=model, schema=schema, guide=settings.guide)
+    description = ModelDescription(model=model, schema=schema, guide=config.guide)
     if description.design.predictors or schema.person is not None:
         raise ArgumentError("model and schema must have no predictors and no person column.")
-    mechanism = make_mechanism(description, privacy=privacy, config=settings)
+    return description
+
+
+def simulate_mechanism(
+    mechanism: Mechanism,
+    outcomes: ArrayLike | Sequence[Array],
+    *,
+    seeds: Sequence[int] | NDArray[np.uint64],
+    is_counted: bool | None = None,
+    take_step: GroupStep = step,
+) -> ReplicateTraces:
+    """Return R simulated runs of one mechanism, whose model `check_simulated` has passed.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+        What runs.
+    outcomes, seeds, is_counted
+        As in `simulate_releases`.
+    take_step : callable
+        How a step is taken.
+    """
+    tables, checked_seeds = _check_tables(outcomes, seeds)
+    settings = mechanism.settings
     noise = mechanism.noise_source(make_streams(insecure_seed=checked_seeds[0]), num_steps=settings.num_steps)
-    guarantee = mechanism.guarantee(noise, num_steps=settings.num_steps)
     if is_counted is None:
-        is_counted = description.design.outcome_kind != "real"
-    make_groups = _counted_groups if is_counted else _loose_groups
+        is_counted = settings.description.design.outcome_kind != "real"
     num_replicates = len(tables)
     if num_replicates == 1:
         # With a twin: NumPy adds up a single column in another order than several, so that the last bit of
         # a replicate would depend on whether it runs alone.
         tables, checked_seeds = tables * 2, checked_seeds * 2
-    num_kept = len(mechanism.settings.kept_steps(settings.num_steps))
+    num_kept = len(settings.kept_steps(settings.num_steps))
     shape = (len(tables), num_kept, mechanism.dimension)
     trace, results, start = Trace(np.empty(shape), np.empty(shape)), [], 0
-    for rows in make_groups(model, tables, settings=mechanism.settings):
+    for rows in make_groups(tables, settings=settings, is_counted=is_counted):
         group = slice(start, start + rows.num_replicates)
         random = RandomBlocks(
             [make_streams(insecure_seed=seed) for seed in checked_seeds[group]],
             rows=rows,
-            settings=mechanism.settings,
+            settings=settings,
             noise_multiplier=mechanism.noise_multiplier,
+            noise_dimension=mechanism.noise_dimension,
         )
         into = Trace(trace.phi[group], trace.noisy_gradient[group])
-        results.append(run_group(random, model=model, settings=mechanism.settings, into=into))
+        results.append(run_group(random, settings=settings, into=into, take_step=take_step))
         start = group.stop
-    joined = _joined(results, num_replicates=num_replicates)
+    joined = joined_results(results, num_replicates=num_replicates)
     return ReplicateTraces(
         mechanism=mechanism,
-        guarantee=guarantee,
+        guarantee=mechanism.guarantee(noise, num_steps=settings.num_steps),
         phi=trace.phi[:num_replicates],
         noisy_gradient=trace.noisy_gradient[:num_replicates],
         final_phi=joined.final_phi,
@@ -208,57 +235,3 @@ def _check_tables(outcomes: Any, seeds: Any) -> tuple[list[Array], list[int]]:
     if len(set(checked)) < len(checked):
         raise ArgumentError("seeds must differ: runs of one seed share their noise.")
     return tables, checked
-
-
-def _statistics(model: ExponentialFamily, outcomes: Array, *, settings: Settings) -> Array:
-    """Return the sufficient statistics of outcomes (N,), shape (P, N)."""
-    batch = RecordBatch(x=np.empty((len(outcomes), 0)), y=outcomes)
-    statistics = model.statistics(batch, num_params=len(settings.description.names))
-    return np.ascontiguousarray(statistics.T)
-
-
-def _counted_groups(
-    model: ExponentialFamily, tables: list[Array], *, settings: Settings
-) -> Iterator[SampledRows]:
-    """Yield groups of replicates whose outcomes are counted."""
-    # One after the other, since their union is small where counting pays.
-    distinct = np.unique(np.concatenate([np.unique(table) for table in tables]))
-    statistics = _statistics(model, distinct, settings=settings)
-    for group in _groups(tables, num_slots=len(distinct)):
-        counts = [np.bincount(np.searchsorted(distinct, table), minlength=len(distinct)) for table in group]
-        yield CountedRows(statistics, counts=np.array(counts), sampling_rate=settings.sampling_rate)
-
-
-def _loose_groups(
-    model: ExponentialFamily, tables: list[Array], *, settings: Settings
-) -> Iterator[SampledRows]:
-    """Yield groups of replicates whose records are sampled one by one."""
-    largest = max(len(table) for table in tables)
-    for group in _groups(tables, num_slots=math.ceil(settings.sampling_rate * largest)):
-        statistics = [_statistics(model, table, settings=settings) for table in group]
-        yield LooseRows(statistics, sampling_rate=settings.sampling_rate)
-
-
-def _groups(tables: list[Array], *, num_slots: int) -> Iterator[list[Array]]:
-    """Yield runs of at least 2 tables, as many as the cache holds with `num_slots` slots each."""
-    largest = min(max(_GROUP_VALUES // num_slots, _SMALLEST_GROUP), _LARGEST_GROUP)
-    # Of nearly equal size, so that no single one is left over.
-    bounds = np.linspace(0, len(tables), math.ceil(len(tables) / largest) + 1).astype(int)
-    for start, stop in itertools.pairwise(bounds):
-        yield tables[start:stop]
-
-
-def _joined(results: list[GroupResult], *, num_replicates: int) -> GroupResult:
-    """Return the first `num_replicates` of groups of replicates, one after the other."""
-    sums = None
-    parts = [result.sums for result in results if result.sums is not None]
-    if parts:
-        columns = zip(*(part[1:] for part in parts), strict=True)
-        sums = RunningSums(
-            parts[0].num_steps, *(np.concatenate(column)[:num_replicates] for column in columns)
-        )
-    return GroupResult(
-        final_phi=np.concatenate([result.final_phi for result in results])[:num_replicates],
-        sums=sums,
-        is_finite=np.concatenate([result.is_finite for result in results])[:num_replicates],
-    )

@@ -82,16 +82,24 @@ class RandomBlocks:
         Of the runs.
     noise_multiplier : float
         sigma.
+    noise_dimension : int
+        How many coordinates each step's noise has.
     """
 
     def __init__(
-        self, streams: Sequence[Streams], *, rows: SampledRows, settings: Settings, noise_multiplier: float
+        self,
+        streams: Sequence[Streams],
+        *,
+        rows: SampledRows,
+        settings: Settings,
+        noise_multiplier: float,
+        noise_dimension: int,
     ) -> None:
         self.rows = rows
         self.noise = ReplicateNoise(
             streams,
             noise_multiplier=noise_multiplier,
-            dimension=len(settings.initial_phi),
+            dimension=noise_dimension,
             block_steps=rows.block_steps,
         )
         self._subsample = [stream.subsample for stream in streams]

@@ -1,19 +1,20 @@
 """A group of simulated runs from start to end, and what is kept of them. Private side, never private."""
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nadpvi.gradient_model.running import RunningSums
 from nadpvi.gradient_model.sums import window_start
-from nadpvi.models.base import ExponentialFamily
+from nadpvi.privacy.noise import NoiseSource
 from nadpvi.private.keeping import Trace
 from nadpvi.private.replicates.randomness import RandomBlocks
+from nadpvi.private.replicates.rows import Slots
 from nadpvi.private.replicates.steps import GroupState, step
 from nadpvi.settings import Settings
 
-__all__ = ["GroupResult", "run_group"]
+__all__ = ["GroupResult", "GroupStep", "run_group"]
 
 Array = NDArray[np.float64]
 
@@ -26,8 +27,24 @@ class GroupResult(NamedTuple):
     is_finite: NDArray[np.bool_]
 
 
+class GroupStep(Protocol):
+    """One way to take a step of G runs; `nadpvi.private.replicates.steps.step` is that of DP-SGD."""
+
+    def __call__(
+        self,
+        state: GroupState,
+        *,
+        settings: Settings,
+        slots: Slots,
+        standard_normal: Array,
+        noise: NoiseSource,
+    ) -> tuple[GroupState, Array]:
+        """Return the next state and the noisy gradients that led to it, shape (G, D)."""
+        ...
+
+
 def run_group(
-    random: RandomBlocks, *, model: ExponentialFamily, settings: Settings, into: Trace
+    random: RandomBlocks, *, settings: Settings, into: Trace, take_step: GroupStep = step
 ) -> GroupResult:
     """Run G replicates from start to end, and return what is not in their traces.
 
@@ -37,12 +54,12 @@ def run_group(
     ----------
     random : RandomBlocks
         Fresh streams and the records.
-    model : ExponentialFamily
-        That of `settings`.
     settings : Settings
-        Of all runs.
+        Of all runs; the model is an exponential family.
     into : Trace
         Arrays of shape (G, T', D), filled with the steps of `Settings.kept_steps`.
+    take_step : callable
+        How a step is taken.
     """
     keeper = _GroupKeeper(settings, into=into)
     state = GroupState(0, np.tile(settings.initial_phi, (random.rows.num_replicates, 1)))
@@ -54,9 +71,8 @@ def run_group(
         with np.errstate(all="ignore"):
             for index in range(length):
                 phi[index] = state.phi
-                state, gradient[index] = step(
+                state, gradient[index] = take_step(
                     state,
-                    model=model,
                     settings=settings,
                     slots=random.rows.slots(index),
                     standard_normal=random.standard_normal(index),

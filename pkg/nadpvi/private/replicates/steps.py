@@ -5,7 +5,7 @@ depends on the iterate alone is worked out once for each replicate, shape (P + 1
 is that matrix's product with its statistics and 1.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,6 @@ class GroupState(NamedTuple):
 def step(
     state: GroupState,
     *,
-    model: ExponentialFamily,
     settings: Settings,
     slots: Slots,
     standard_normal: Array,
@@ -46,10 +45,8 @@ def step(
     ----------
     state : GroupState
         Iterates before the step.
-    model : ExponentialFamily
-        That of `settings`.
     settings : Settings
-        Of all runs.
+        Of all runs; the model is an exponential family.
     slots : Slots
         The step's subsample.
     standard_normal : ndarray, shape (S, G, M)
@@ -58,6 +55,7 @@ def step(
         Draws privacy noise of shape (G, D).
     """
     guide = settings.description.guide
+    model: Any = settings.description.model
     theta = guide.draw(state.phi, standard_normal)
     public = public_gradient(
         settings.description, phi=state.phi, standard_normal=standard_normal, theta=theta
