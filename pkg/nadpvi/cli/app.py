@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from nadpvi.cli.coverage import coverage
 from nadpvi.cli.demo import demo
 from nadpvi.cli.doctor import doctor
 from nadpvi.cli.export import export
@@ -27,7 +28,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (demo, plan, release, resume, infer, fit, summary, export, ledger, doctor):
+for command in (demo, plan, release, resume, infer, fit, summary, export, coverage, ledger, doctor):
     app.command()(command)
 
 

@@ -7,7 +7,7 @@ experiment over thousands pays NumPy's overhead once.
 """
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,7 +59,9 @@ def exact_theta(
     draws: int,
     seed: int | np.random.SeedSequence,
     burn_in: float | None = None,
-    **priors: Any,
+    phi_star_prior: str = "trace",
+    curvature_prior: str = "trace",
+    subsampling_noise: bool = True,
 ) -> Array:
     """Return independent draws of theta given each release, on the unconstrained scale.
 
@@ -71,10 +73,8 @@ def exact_theta(
         S >= 1 for each.
     seed : int or SeedSequence
         Of all of them together.
-    burn_in : float, optional
+    burn_in, phi_star_prior, curvature_prior, subsampling_noise
         As for `nadpvi.infer`.
-    **priors
-        ``phi_star_prior``, ``curvature_prior`` and ``subsampling_noise``, as for `nadpvi.infer`.
 
     Returns
     -------
@@ -87,7 +87,18 @@ def exact_theta(
     """
     if not releases or any(release.description is None for release in releases):
         raise ArgumentError("releases must be one or more, each with a model.")
-    joint = join_models([make_gradient_model(release, burn_in=burn_in, **priors) for release in releases])
+    joint = join_models(
+        [
+            make_gradient_model(
+                release,
+                burn_in=burn_in,
+                phi_star_prior=phi_star_prior,
+                curvature_prior=curvature_prior,
+                subsampling_noise=subsampling_noise,
+            )
+            for release in releases
+        ]
+    )
     root = seed_sequence(seed)
     quadrature_seed, guide_seed = root.spawn(2)
     drawn = sample_exact(joint, draws=draws, chains=1, seed=quadrature_seed)

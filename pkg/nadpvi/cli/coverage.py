@@ -1,0 +1,74 @@
+"""nadpvi coverage: run an experiment that says how honest and how sharp posteriors are."""
+
+from pathlib import Path
+from typing import Annotated
+
+import pandas as pd
+import typer
+
+from nadpvi.cli import options
+from nadpvi.cli.console import print_frame, print_json, say, warnings_as_lines
+from nadpvi.errors import ArgumentError
+
+__all__ = ["coverage"]
+
+_ONLY_IN_FILES = ("rmse_se", "worst_marginal_rmse", "log_score_se", "accuracy", "null_mean")
+
+
+def coverage(
+    name: Annotated[
+        str | None, typer.Argument(help="An experiment's name, or a TOML file; none lists the names.")
+    ] = None,
+    small: Annotated[
+        bool, typer.Option("--small", help="The small version that the tests run: minutes less, and worse.")
+    ] = False,
+    workers: Annotated[int, typer.Option("--workers", help="Processes on this machine.")] = 1,
+    scheduler: Annotated[
+        str | None,
+        typer.Option("--scheduler", help="Address of a Dask scheduler, such as tcp://host:8786."),
+    ] = None,
+    folder: Annotated[
+        Path | None,
+        typer.Option("--folder", help="Where finished tasks are kept [default: nadpvi-coverage/NAME]."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", help="Folder for NAME.json, .csv, .svg and .md.")
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """Simulate many tables, release, infer, and say whether intervals hold what they promise.
+
+    Stopped with Ctrl-C or killed, the same call goes on where it was.
+
+    Example: nadpvi coverage beta-bernoulli --workers 2
+    """
+    from rich.console import Console
+
+    from nadpvi.experiments.api import run_experiment, write_result
+    from nadpvi.experiments.configuration import experiment_names, load_experiment
+
+    if name is None:
+        raise ArgumentError(f"name an experiment: {', '.join(experiment_names())}, or a TOML file.")
+    experiment = load_experiment(name, is_small=small)
+    where = folder or Path("nadpvi-coverage") / (experiment.name + ("-small" if small else ""))
+    with warnings_as_lines():
+        result = run_experiment(
+            experiment, folder=where, workers=workers, scheduler=scheduler, console=Console(stderr=True)
+        )
+    if output is not None:
+        for path in write_result(result, output):
+            say(f"written: {path}")
+    if json:
+        print_json(result.to_dict())
+    else:
+        _print_table(result.table, title=experiment.title)
+    if result.report.failures:
+        # What succeeded is printed and written; scripts learn that it is not all.
+        raise typer.Exit(1)
+
+
+def _print_table(table: pd.DataFrame, *, title: str) -> None:
+    """Print the table without the columns that only the files need."""
+    shown = table.drop(columns=[name for name in _ONLY_IN_FILES if name in table]).set_index("settings")
+    formats = {name: "" if shown[name].dtype.kind in "OU" else ".3g" for name in shown.columns}
+    print_frame(shown, title=title, formats=formats)

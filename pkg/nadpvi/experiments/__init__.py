@@ -1,0 +1,1 @@
+"""Experiments: many simulated runs, their tasks, and how well the posteriors do."""

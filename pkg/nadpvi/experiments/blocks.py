@@ -1,0 +1,120 @@
+"""Some simulated tables with all that methods may ask for, made once when first asked for."""
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nadpvi.config import DPVIConfig
+from nadpvi.containers.release import Release
+from nadpvi.experiments.sources import Setting, SimulatedTable, make_setting, simulate
+from nadpvi.gradient_model.sums import DEFAULT_BURN_IN
+from nadpvi.models.base import ExponentialFamily
+from nadpvi.privacy.budget import PrivacyBudget
+from nadpvi.private.curator import release
+from nadpvi.private.replicates import simulate_releases
+
+__all__ = ["Block", "replicate_seed"]
+
+Array = NDArray[np.float64]
+
+
+def replicate_seed(seed: int, number: int) -> int:
+    """Return the seed of one replicate: what `nadpvi.replicate_seeds` has at that place.
+
+    Examples
+    --------
+    >>> from nadpvi.private.replicates import replicate_seeds
+    >>> replicate_seed(7, 3) == replicate_seeds(7, num_replicates=4)[3]
+    np.True_
+    """
+    child = np.random.SeedSequence(seed, spawn_key=(number,))
+    return int(child.generate_state(1, np.uint64)[0])
+
+
+class Block:
+    """The replicates first, ..., first + count - 1 of one arm.
+
+    Parameters
+    ----------
+    settings : mapping
+        A task's settings, as `Experiment.tasks` makes them.
+    seed : int
+        The experiment's. Replicate r depends on it and on r alone, so that arms share their tables, and
+        settings are compared on the same data and noise.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], *, seed: int) -> None:
+        self.settings = settings
+        self.draws = int(settings["draws"])
+        self.warmup = int(settings["warmup"])
+        self.infer: dict[str, Any] = dict(settings["infer"])
+        first = int(settings["first"])
+        self.seeds = [replicate_seed(seed, number) for number in range(first, first + int(settings["count"]))]
+        self.setting: Setting = make_setting(settings["source"])
+        self.budget = PrivacyBudget(epsilon=settings["epsilon"], delta=settings["delta"])
+
+    @functools.cached_property
+    def tables(self) -> list[SimulatedTable]:
+        """One table for each replicate."""
+        return simulate(self.setting, self.seeds)
+
+    @functools.cached_property
+    def theta(self) -> Array:
+        """The truth, shape (R, K)."""
+        return np.array([table.theta for table in self.tables])
+
+    def config(self, **changes: Any) -> DPVIConfig:
+        """Return the arm's settings."""
+        values = {key: tuple(v) if isinstance(v, list) else v for key, v in self.settings["settings"].items()}
+        return DPVIConfig(**{**values, **changes})
+
+    @functools.cached_property
+    def releases(self) -> list[Release]:
+        """One simulated release of each table, with its whole trace where it is made one at a time."""
+        return self.releases_of(self.config())
+
+    @functools.cached_property
+    def summed_releases(self) -> list[Release]:
+        """The same releases with the sums of their windows alone, where many are made at once."""
+        if not isinstance(self.setting.model, ExponentialFamily):
+            return self.releases
+        return self.releases_of(self.config(keep="sums", **self._window()))
+
+    @functools.cached_property
+    def mean_locations(self) -> Array:
+        """The window's mean of the guide's locations, shape (R, K)."""
+        means = []
+        for made in self.summed_releases:
+            first = round(made.num_steps * float(self.infer.get("burn_in", DEFAULT_BURN_IN)))
+            mean = made.phi[first:].mean(axis=0) if made.sums is None else made.sums.phi_bar
+            means.append(mean[: self.theta.shape[1]])
+        return np.array(means)
+
+    def releases_of(self, config: DPVIConfig) -> list[Release]:
+        """Return one simulated release of each table under the given settings."""
+        shared: dict[str, Any] = {"schema": self.setting.schema, "privacy": self.budget, "config": config}
+        model = self.setting.model
+        if isinstance(model, ExponentialFamily):
+            outcomes = [table.records.y for table in self.tables]
+            traces = simulate_releases(model, outcomes, seeds=self.seeds, **shared)
+            return [traces.release(number) for number in range(len(self.seeds))]
+        return [
+            release(model, table.records, insecure_seed=seed, **shared)
+            for table, seed in zip(self.tables, self.seeds, strict=True)
+        ]
+
+    def _window(self) -> dict[str, float]:
+        """Return the window that `infer` is asked to use, which a release of sums fixes."""
+        burn_in = self.infer.get("burn_in")
+        return {} if burn_in is None else {"burn_in": float(burn_in)}
+
+    def generator(self, number: int, *, child: int) -> np.random.Generator:
+        """Return the generator `child` of replicate `number`; the run itself has none of these."""
+        return np.random.default_rng(np.random.SeedSequence(self.seeds[number], spawn_key=(2**31, child)))
+
+    def draw_seed(self, number: int, *, child: int) -> int:
+        """Return a whole number below 2^31 from the same place, for samplers that take one."""
+        return int(self.generator(number, child=child).integers(2**31))

@@ -1,0 +1,237 @@
+"""What an experiment is: a TOML file, checked, and cut into tasks."""
+
+import dataclasses
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import nadpvi
+from nadpvi.checks import check_count
+from nadpvi.config import DPVIConfig
+from nadpvi.errors import ArgumentError, FileError, NadpviError
+from nadpvi.experiments.methods import METHODS
+from nadpvi.experiments.sources import check_source
+from nadpvi.experiments.tasks import Task
+from nadpvi.privacy.budget import PrivacyBudget
+from nadpvi.privacy.randomness import check_seed
+
+__all__ = ["Arm", "Experiment", "experiment_names", "find_experiment", "load_experiment"]
+
+_ARM_KEYS = {"settings", "epsilon", "methods", "replicates", "block", "draws", "warmup", "infer", "source"}
+_KEYS = {
+    "title",
+    "expected",
+    "found",
+    "seed",
+    "references",
+    "delta",
+    "source",
+    "settings",
+    "arms",
+    "small",
+    "draws",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """One cell of an experiment: some methods on the same simulated releases.
+
+    Attributes
+    ----------
+    name : str
+        ``settings/epsilon``.
+    settings : mapping
+        Arguments of `nadpvi.DPVIConfig`.
+    epsilon, delta : float
+        Budget of every release.
+    methods : tuple of str
+        Among ``nadpvi.experiments.methods.METHODS``.
+    source : mapping
+        Where tables come from: ``kind`` and its arguments.
+    replicates, block : int
+        How many simulated tables, and how many of them make a task.
+    draws, warmup : int
+        Posterior draws scored per table, in one chain, and warm-up of methods with chains.
+    infer : mapping
+        Further arguments of `nadpvi.infer`.
+    """
+
+    name: str
+    settings: Mapping[str, Any]
+    epsilon: float
+    delta: float
+    methods: tuple[str, ...]
+    source: Mapping[str, Any]
+    replicates: int
+    block: int
+    draws: int
+    warmup: int
+    infer: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experiment:
+    """An experiment. Make it with `load_experiment`.
+
+    Attributes
+    ----------
+    name : str
+        Name of its file.
+    title, expected, found : str
+        For the report: what is measured, what was expected, and what came out.
+    seed : int
+        All randomness comes from it.
+    references : int
+        Reference points of TARP per table.
+    arms : tuple of Arm
+    """
+
+    name: str
+    title: str
+    expected: str
+    found: str
+    seed: int
+    references: int
+    arms: tuple[Arm, ...]
+
+    def tasks(self) -> tuple[Task, ...]:
+        """Return the tasks, arm after arm; one is a block of replicates with all methods of its arm."""
+        return tuple(task for number, arm in enumerate(self.arms) for task in self._tasks_of(number, arm))
+
+    def _tasks_of(self, number: int, arm: Arm) -> Iterator[Task]:
+        shared = dataclasses.asdict(arm)
+        for name in ("name", "replicates", "block"):
+            shared.pop(name)
+        shared["methods"] = list(arm.methods)
+        for first in range(0, arm.replicates, arm.block):
+            count = min(arm.block, arm.replicates - first)
+            settings = {**shared, "references": self.references, "first": first, "count": count}
+            yield Task(name=f"{number:02d}-{first:06d}", settings=settings, seed=(self.seed,))
+
+
+def _folders() -> tuple[Path, ...]:
+    """Return where experiments lie: in an installed package, and in a checkout."""
+    package = Path(nadpvi.__file__).parent
+    return package / "experiments" / "files", package.parents[1] / "benchmarks" / "experiments"
+
+
+def experiment_names() -> tuple[str, ...]:
+    """Return the names of the experiments that come with nadpvi."""
+    return tuple(sorted({path.stem for folder in _folders() for path in folder.glob("*.toml")}))
+
+
+def find_experiment(name: str) -> Path:
+    """Return the file of an experiment: a path to one, or a name from `experiment_names`.
+
+    Raises
+    ------
+    FileError
+        If there is none.
+    """
+    if name.endswith(".toml"):
+        if Path(name).is_file():
+            return Path(name)
+        raise FileError(f"{name}: no such experiment file.")
+    for folder in _folders():
+        if (folder / f"{name}.toml").is_file():
+            return folder / f"{name}.toml"
+    raise FileError(f"no experiment is called {name!r}: choose from {', '.join(experiment_names())}.")
+
+
+def load_experiment(name: str, *, is_small: bool = False) -> Experiment:
+    """Return an experiment by name or path.
+
+    Parameters
+    ----------
+    name : str
+        As for `find_experiment`.
+    is_small : bool
+        Take what the file's table ``small`` sets in place of the arms' own values: the version that tests
+        run.
+
+    Raises
+    ------
+    FileError
+        If there is no such file, or it is no TOML.
+    ArgumentError
+        If an entry is missing, unknown or out of range; the message names it.
+    """
+    path = find_experiment(name)
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise FileError(f"{path.name}: cannot be read as TOML: {error}.") from None
+    try:
+        return _experiment(path.stem, data, is_small=is_small)
+    except NadpviError as error:
+        raise ArgumentError(f"{path.name}: {error}") from None
+
+
+def _experiment(name: str, data: dict[str, Any], *, is_small: bool) -> Experiment:
+    """Return the checked experiment."""
+    _refuse_unknown("the experiment", data, _KEYS)
+    for key in ("title", "seed", "source", "settings", "arms"):
+        if key not in data:
+            raise ArgumentError(f"the experiment needs {key!r}.")
+    small = data.get("small", {}) if is_small else {}
+    _refuse_unknown("small", small, {"replicates", "draws", "warmup", "settings", "block", "epsilon"})
+    arms = [arm for entry in data["arms"] for arm in _arms(entry, data=data, small=small)]
+    return Experiment(
+        name=name,
+        title=str(data["title"]),
+        expected=str(data.get("expected", "")).strip(),
+        found=str(data.get("found", "")).strip(),
+        seed=check_seed("seed", data["seed"]),
+        references=check_count("references", data.get("references", 20)),
+        arms=tuple(arms),
+    )
+
+
+def _arms(entry: dict[str, Any], *, data: dict[str, Any], small: dict[str, Any]) -> Iterator[Arm]:
+    """Yield an arm for each epsilon of an entry of the file."""
+    _refuse_unknown("an arm", entry, _ARM_KEYS)
+    for key in ("settings", "epsilon", "methods", "replicates"):
+        if key not in entry:
+            raise ArgumentError(f"every arm needs {key!r}.")
+    label = entry["settings"]
+    if label not in data["settings"]:
+        raise ArgumentError(f"settings {label!r} are not defined: choose from {sorted(data['settings'])}.")
+    values = {"draws": data.get("draws", 1000), "warmup": 1000, "block": 50, **entry, **small}
+    values["replicates"] = min(entry["replicates"], small.get("replicates", entry["replicates"]))
+    settings = {**data["settings"][label], **small.get("settings", {})}
+    _checked_config(settings)
+    source = {**data["source"], **entry.get("source", {})}
+    check_source(source)
+    unknown = sorted(set(entry["methods"]) - set(METHODS))
+    if unknown or not entry["methods"]:
+        raise ArgumentError(f"methods must be among {sorted(METHODS)} (got {unknown}).")
+    counts = {key: check_count(key, values[key]) for key in ("replicates", "block", "draws", "warmup")}
+    for epsilon in values["epsilon"]:
+        budget = PrivacyBudget(epsilon=epsilon, delta=data.get("delta", 1e-5))
+        yield Arm(
+            name=f"{label}, epsilon {epsilon:g}",
+            settings=settings,
+            epsilon=budget.epsilon,
+            delta=budget.delta,
+            methods=tuple(entry["methods"]),
+            source=source,
+            infer=dict(entry.get("infer", {})),
+            **counts,
+        )
+
+
+def _checked_config(settings: Mapping[str, Any]) -> DPVIConfig:
+    """Return the settings as a configuration, or raise."""
+    names = {field.name for field in dataclasses.fields(DPVIConfig)}
+    _refuse_unknown("settings", settings, names)
+    return DPVIConfig(**settings)
+
+
+def _refuse_unknown(what: str, values: Mapping[str, Any], known: set[str]) -> None:
+    """Name the first entry that nothing reads."""
+    unknown = sorted(set(values) - known)
+    if unknown:
+        raise ArgumentError(f"{what} has no entry {unknown[0]!r}: choose from {sorted(known)}.")

@@ -1,0 +1,214 @@
+"""The posteriors that an experiment compares, each as draws of theta for every table of a block."""
+
+import dataclasses
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nadpvi.baselines import (
+    DPVImRelease,
+    dpvim_posterior,
+    dpvim_release,
+    last_iterate_posterior,
+    make_statistics_family,
+    make_statistics_mechanism,
+    non_private_posterior,
+    sample_statistics,
+    simulate_dpvim_releases,
+    simulate_statistics,
+    true_statistics,
+)
+from nadpvi.baselines.sufficient_statistics.gibbs import NoiseKind
+from nadpvi.columns import CountColumn, RealColumn
+from nadpvi.containers.posterior import Posterior
+from nadpvi.errors import InferenceWarning
+from nadpvi.experiments.blocks import Block
+from nadpvi.inference.api import infer
+from nadpvi.inference.many import exact_theta
+from nadpvi.models.base import ExponentialFamily
+from nadpvi.schema import Schema
+
+__all__ = ["LABELS", "METHODS"]
+
+Array = NDArray[np.float64]
+Method = Callable[[Block], Array]
+
+# Each method's draws come from a child of its own.
+_CHILDREN = {
+    "nuts": 0,
+    "laplace": 1,
+    "dense": 2,
+    "last_iterate": 3,
+    "non_private": 4,
+    "exact": 5,
+    "dpvim": 6,
+    "statistics_laplace": 7,
+    "statistics_gaussian": 8,
+}
+
+
+def _thinned(posterior: Posterior, draws: int) -> Array:
+    """Return `draws` draws of theta, evenly spread over the chains laid end to end, shape (S, K)."""
+    theta = posterior.theta()
+    theta = theta.reshape(-1, theta.shape[-1])
+    chosen: Array = theta[np.linspace(0, len(theta) - 1, draws).astype(int)]
+    return chosen
+
+
+def _inferred(method: str) -> Method:
+    """Return a method that calls `nadpvi.infer` on one release after the other."""
+
+    def draws(block: Block) -> Array:
+        found = []
+        releases = block.releases if method == "dense" else block.summed_releases
+        for number, release in enumerate(releases):
+            with warnings.catch_warnings():
+                # What is diagnosed of one run is no news in a study of thousands.
+                warnings.simplefilter("ignore", InferenceWarning)
+                posterior = infer(
+                    release,
+                    method=method,  # type: ignore[arg-type]
+                    draws=block.draws,
+                    chains=1 if method == "laplace" else 4,
+                    warmup=block.warmup,
+                    seed=block.draw_seed(number, child=_CHILDREN[method]),
+                    **block.infer,
+                )
+            found.append(_thinned(posterior, block.draws))
+        return np.array(found)
+
+    return draws
+
+
+def _exact(block: Block) -> Array:
+    """Return draws of the exact method, all releases at once."""
+    releases = block.summed_releases
+    seed = np.random.SeedSequence(block.seeds[0], spawn_key=(2**31, _CHILDREN["exact"]))
+    return exact_theta(releases, draws=block.draws, seed=seed, **block.infer)
+
+
+def _last_iterate(block: Block) -> Array:
+    """Return draws of the guide at the last iterate."""
+    seeds = [block.draw_seed(number, child=_CHILDREN["last_iterate"]) for number in range(len(block.seeds))]
+    return np.array(
+        [
+            last_iterate_posterior(release, draws=block.draws, seed=seed).theta()[0]
+            for release, seed in zip(block.summed_releases, seeds, strict=True)
+        ]
+    )
+
+
+def _non_private(block: Block) -> Array:
+    """Return draws of the posterior given the records themselves."""
+    return np.array(
+        [
+            non_private_posterior(
+                block.setting.model,
+                table.records,
+                schema=block.setting.schema,
+                draws=block.draws,
+                seed=block.draw_seed(number, child=_CHILDREN["non_private"]),
+            ).theta()[0]
+            for number, table in enumerate(block.tables)
+        ]
+    )
+
+
+def _dpvim(block: Block) -> Array:
+    """Return draws of DPVIm's posterior, from runs of its own on the same tables and budget.
+
+    Its clip norm bounds the location's gradient alone: it is the model's own bound where there is one.
+    """
+    setting = block.setting
+    bound = setting.model.gradient_bound(setting.model.design(setting.schema))
+    changes = {"monte_carlo_samples": 1, **({} if bound is None else {"clip_norm": None})}
+    shared: dict[str, Any] = {
+        "schema": setting.schema,
+        "privacy": block.budget,
+        "config": block.config(**changes),
+    }
+    runs: Iterable[DPVImRelease]
+    if isinstance(setting.model, ExponentialFamily):
+        outcomes = [table.records.y for table in block.tables]
+        runs = simulate_dpvim_releases(setting.model, outcomes, seeds=block.seeds, **shared)
+    else:
+        runs = (
+            dpvim_release(setting.model, table.records, insecure_seed=seed, **shared)
+            for table, seed in zip(block.tables, block.seeds, strict=True)
+        )
+    found = []
+    for number, run in enumerate(runs):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", InferenceWarning)
+            seed = block.draw_seed(number, child=_CHILDREN["dpvim"])
+            found.append(dpvim_posterior(run, draws=block.draws, seed=seed).theta()[0])
+    return np.array(found)
+
+
+def _noisy_statistics(noise: NoiseKind) -> Method:
+    """Return Bernstein and Sheldon's method: all sufficient statistics released once, then Gibbs sampling.
+
+    Outcomes that are summed are clamped to the bound at which the Gaussian mechanism does best.
+    """
+
+    def draws(block: Block) -> Array:
+        setting = block.setting
+        schema = setting.schema
+        if setting.optimum_upper is not None:
+            (column,) = (schema[name] for name in schema.names)
+            upper = setting.optimum_upper
+            assert isinstance(column, RealColumn | CountColumn)  # what has a bound to choose
+            whole = int(upper) if isinstance(column, CountColumn) else upper
+            schema = Schema(columns=(dataclasses.replace(column, upper=whole),))  # type: ignore[arg-type]
+        relation = block.budget.neighbouring_relation
+        family = make_statistics_family(setting.model, schema, neighbouring_relation=relation)
+        mechanism = make_statistics_mechanism(family, privacy=block.budget, noise=noise)
+        rng = block.generator(0, child=_CHILDREN[f"statistics_{noise}"])
+        has_features = bool(block.tables[0].records.x.shape[1])
+        sums = [
+            true_statistics(
+                mechanism, table.records.y[None], x=table.records.x[None] if has_features else None
+            )[0]
+            for table in block.tables
+        ]
+        found = sample_statistics(
+            family,
+            simulate_statistics(mechanism, sums, rng=rng),
+            noise=noise,
+            noise_scale=mechanism.noise_scale,
+            num_records=None,
+            draws=block.draws,
+            rng=rng,
+            thin=3,
+        )
+        return found.theta
+
+    return draws
+
+
+METHODS: dict[str, Method] = {
+    "exact": _exact,
+    "nuts": _inferred("nuts"),
+    "laplace": _inferred("laplace"),
+    "dense": _inferred("dense"),
+    "last_iterate": _last_iterate,
+    "dpvim": _dpvim,
+    "statistics_laplace": _noisy_statistics("laplace"),
+    "statistics_gaussian": _noisy_statistics("gaussian"),
+    "non_private": _non_private,
+}
+
+LABELS = {
+    "exact": "NA-DPVI, exact",
+    "nuts": "NA-DPVI, NUTS",
+    "laplace": "NA-DPVI, Laplace",
+    "dense": "NA-DPVI, dense",
+    "last_iterate": "last iterate (naive)",
+    "dpvim": "DPVIm",
+    "statistics_laplace": "noisy statistics, Laplace",
+    "statistics_gaussian": "noisy statistics, Gaussian",
+    "non_private": "non-private",
+}

@@ -1,0 +1,266 @@
+"""Where an experiment's tables come from: parameters drawn from a prior, records simulated from them.
+
+A source is a mapping with a ``kind`` and its arguments. Every table depends on the source and its own seed
+alone. Nothing here is private.
+"""
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from nadpvi.datasets import ADULT_PREDICTORS, adult_schema, load_adult
+from nadpvi.encoding import encode_features, encode_outcome
+from nadpvi.errors import ArgumentError
+from nadpvi.made_up import prior_draws
+from nadpvi.models import (
+    BernoulliBeta,
+    CategoricalDirichlet,
+    ExponentialGamma,
+    LinearRegression,
+    LogisticRegression,
+    PoissonGamma,
+)
+from nadpvi.models.base import SimulatingModel
+from nadpvi.private.records import Records
+from nadpvi.private.replicates import simulate_tables
+from nadpvi.schema import Schema
+
+__all__ = ["SOURCES", "Setting", "SimulatedTable", "check_source", "make_setting", "simulate"]
+
+Array = NDArray[np.float64]
+
+# A run takes the first children of its seed, `simulate_tables` the last; this one is for tables with
+# predictors.
+_TABLE_CHILD = 2**32 - 2
+
+
+class SimulatedTable(NamedTuple):
+    """One table with its truth: unconstrained theta (K,), None for real data, and encoded records."""
+
+    theta: Array | None
+    records: Records
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """The public half of a source: model and schema.
+
+    Attributes
+    ----------
+    model : Model
+    schema : Schema
+    num_records : int
+        N of every table.
+    make : callable
+        (setting, seeds) -> tables, one a seed.
+    optimum_upper : float, optional
+        Public bound of an outcome for the Gaussian mechanism that a posterior is held against; chosen to make
+        that one sharp (`nadpvi.coverage.choose_upper`).
+    """
+
+    model: Any
+    schema: Schema
+    num_records: int
+    make: Callable[["Setting", Sequence[int]], list[SimulatedTable]]
+    optimum_upper: float | None = None
+
+
+def _schema(name: str, **column: Any) -> Schema:
+    """Return a schema of one column."""
+    return Schema.from_dict({"columns": {name: column}})
+
+
+def _conjugate(setting: Setting, seeds: Sequence[int]) -> list[SimulatedTable]:
+    """Return tables of a model without predictors."""
+    tables = simulate_tables(
+        setting.model, schema=setting.schema, num_records=setting.num_records, seeds=seeds
+    )
+    empty = np.empty((setting.num_records, 0))
+    return [
+        SimulatedTable(theta, Records(x=empty, y=y))
+        for theta, y in zip(tables.theta, tables.outcomes, strict=True)
+    ]
+
+
+def _generator(seed: int) -> np.random.Generator:
+    """Return the generator of a table with predictors."""
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_TABLE_CHILD,)))
+
+
+def _regression_tables(
+    setting: Setting, seeds: Sequence[int], *, features: Callable[[np.random.Generator], Array]
+) -> list[SimulatedTable]:
+    """Return tables whose parameters come from the prior and whose features from `features`."""
+    model: SimulatingModel = setting.model
+    design = model.design(setting.schema)
+    low, high = design.outcome_bounds
+    tables = []
+    for seed in seeds:
+        rng = _generator(seed)
+        theta = prior_draws(model, design, num_draws=1, rng=rng)[0]
+        x = features(rng)
+        y = np.clip(np.asarray(model.simulate(theta, x, rng=rng), dtype=np.float64), low, high)
+        tables.append(SimulatedTable(theta, Records(x=x, y=y)))
+    return tables
+
+
+def _bernoulli(*, num_records: int = 5000, prior_alpha: float = 10.0, prior_beta: float = 10.0) -> Setting:
+    model = BernoulliBeta(outcome="coin", prior_alpha=prior_alpha, prior_beta=prior_beta)
+    schema = _schema("coin", kind="binary", levels=["0", "1"])
+    return Setting(model=model, schema=schema, num_records=num_records, make=_conjugate)
+
+
+def _categorical(*, num_records: int = 5000, concentration: Sequence[float] = (5.0, 5.0, 5.0)) -> Setting:
+    model = CategoricalDirichlet(outcome="class", concentration=tuple(concentration))
+    levels = [str(i) for i in range(len(concentration))]
+    schema = _schema("class", kind="categorical", levels=levels)
+    return Setting(model=model, schema=schema, num_records=num_records, make=_conjugate)
+
+
+def _exponential(
+    *,
+    num_records: int = 5000,
+    prior_shape: float = 8.0,
+    prior_rate: float = 2.0,
+    upper: float = 10.0,
+    optimum_upper: float = 0.53,
+) -> Setting:
+    model = ExponentialGamma(outcome="wait", prior_shape=prior_shape, prior_rate=prior_rate)
+    schema = _schema("wait", kind="real", lower=0.0, upper=upper)
+    return Setting(
+        model=model,
+        schema=schema,
+        num_records=num_records,
+        make=_conjugate,
+        optimum_upper=float(optimum_upper),
+    )
+
+
+def _poisson(
+    *,
+    num_records: int = 5000,
+    prior_shape: float = 8.0,
+    prior_rate: float = 2.0,
+    upper: int = 40,
+    optimum_upper: float = 7.0,
+) -> Setting:
+    model = PoissonGamma(outcome="visits", prior_shape=prior_shape, prior_rate=prior_rate)
+    return Setting(
+        model=model,
+        schema=_schema("visits", kind="count", upper=upper),
+        num_records=num_records,
+        make=_conjugate,
+        optimum_upper=float(optimum_upper),
+    )
+
+
+def _linear(
+    *,
+    num_records: int = 5000,
+    num_predictors: int = 10,
+    bound: float = 6.0,
+    outcome_bound: float = 10.0,
+    prior_shape: float = 20.0,
+    prior_scale: float = 0.5,
+    prior_sd: float = 2.0,
+) -> Setting:
+    """Return the regression of the paper's section 4.3: standard normal predictors, in their own unit."""
+    names = [f"x{i}" for i in range(1, num_predictors + 1)]
+    predictor = {"kind": "real", "lower": -bound, "upper": bound, "feature_range": [-bound, bound]}
+    outcome = {"kind": "real", "lower": -outcome_bound, "upper": outcome_bound}
+    schema = Schema.from_dict({"columns": {**dict.fromkeys(names, predictor), "y": outcome}})
+
+    def features(rng: np.random.Generator) -> Array:
+        x = np.ones((num_records, num_predictors + 1))
+        x[:, 1:] = np.clip(rng.standard_normal((num_records, num_predictors)), -bound, bound)
+        return x
+
+    return Setting(
+        model=LinearRegression(
+            outcome="y", prior_shape=prior_shape, prior_scale=prior_scale, prior_sd=prior_sd
+        ),
+        schema=schema,
+        num_records=num_records,
+        make=functools.partial(_regression_tables, features=features),
+    )
+
+
+@functools.cache
+def _adult_records(part: str) -> Records:
+    """Return UCI Adult, encoded."""
+    table = load_adult(part)  # type: ignore[arg-type]
+    design = _adult_model().design(adult_schema())
+    return Records(x=encode_features(design, table).x, y=encode_outcome(design, table).y)
+
+
+def _adult_model() -> LogisticRegression:
+    return LogisticRegression(outcome="income", predictors=ADULT_PREDICTORS)
+
+
+def _semi_synthetic() -> Setting:
+    """Return Adult's covariates, with coefficients from the prior and outcomes from the model."""
+    x = _adult_records("train").x.astype(np.float64)
+
+    def make(setting: Setting, seeds: Sequence[int]) -> list[SimulatedTable]:
+        tables = []
+        for seed in seeds:
+            rng = _generator(seed)
+            theta = rng.standard_normal((x.shape[1],))
+            y = np.asarray(rng.random(len(x)) < expit(x @ theta), dtype=np.float64)
+            tables.append(SimulatedTable(theta, Records(x=x, y=y)))
+        return tables
+
+    return Setting(model=_adult_model(), schema=adult_schema(), num_records=len(x), make=make)
+
+
+def _adult() -> Setting:
+    """Return the genuine table: nobody knows its parameters, so predictions are scored on its test rows."""
+    records = _adult_records("train")
+
+    def make(setting: Setting, seeds: Sequence[int]) -> list[SimulatedTable]:
+        return [SimulatedTable(None, records) for _ in seeds]
+
+    return Setting(model=_adult_model(), schema=adult_schema(), num_records=len(records.y), make=make)
+
+
+SOURCES: dict[str, Callable[..., Setting]] = {
+    "bernoulli-beta": _bernoulli,
+    "categorical-dirichlet": _categorical,
+    "exponential-gamma": _exponential,
+    "poisson-gamma": _poisson,
+    "linear-regression": _linear,
+    "semi-synthetic-adult": _semi_synthetic,
+    "adult": _adult,
+}
+
+
+def check_source(source: Mapping[str, Any]) -> None:
+    """Raise unless a source names a kind and arguments that it has.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    kind = source.get("kind")
+    if kind not in SOURCES:
+        raise ArgumentError(f"source needs a kind among {sorted(SOURCES)} (got {kind!r}).")
+    known = SOURCES[kind].__kwdefaults__ or {}
+    unknown = sorted(set(source) - {"kind", *known})
+    if unknown:
+        raise ArgumentError(f"a source of kind {kind!r} has no {unknown[0]!r}: it knows {sorted(known)}.")
+
+
+def make_setting(source: Mapping[str, Any]) -> Setting:
+    """Return model and schema of a source that `check_source` takes."""
+    arguments = {key: value for key, value in source.items() if key != "kind"}
+    return SOURCES[source["kind"]](**arguments)
+
+
+def simulate(setting: Setting, seeds: Sequence[int]) -> list[SimulatedTable]:
+    """Return one table for each seed."""
+    return setting.make(setting, seeds)

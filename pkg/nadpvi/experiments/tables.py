@@ -1,0 +1,168 @@
+"""From the results of tasks to the table and the curves of an experiment."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from nadpvi.coverage import CoverageTest, coverage_test
+from nadpvi.coverage.tarp import MIN_REPLICATES
+from nadpvi.experiments.configuration import Arm, Experiment
+from nadpvi.experiments.tasks import RunReport
+
+__all__ = ["ArmScores", "collect", "curves", "summary_table"]
+
+Array = NDArray[np.float64]
+
+# Of the bootstrap and the null distributions; the results themselves come from the experiment's seed.
+_TEST_SEED = 1
+
+
+class ArmScores(NamedTuple):
+    """All scores of one method in one arm: arrays with a row for each replicate, and wall seconds in all."""
+
+    arm: Arm
+    method: str
+    scores: dict[str, Array]
+    seconds: float
+
+
+def collect(experiment: Experiment, report: RunReport) -> list[ArmScores]:
+    """Return the scores of every arm and method, blocks in order; arms without results are left out."""
+    found = []
+    for number, arm in enumerate(experiment.arms):
+        blocks = [arrays for name, arrays in report.results.items() if name.startswith(f"{number:02d}-")]
+        found += [_joined(arm, method, blocks) for method in arm.methods if blocks]
+    return found
+
+
+def _joined(arm: Arm, method: str, blocks: Sequence[Mapping[str, Array]]) -> ArmScores:
+    """Return one method's arrays of several blocks as one."""
+    prefix = f"{method}__"
+    names = [name.removeprefix(prefix) for name in blocks[0] if name.startswith(prefix)]
+    scores = {
+        name: np.concatenate([block[prefix + name] for block in blocks])
+        for name in names
+        if name != "seconds"
+    }
+    return ArmScores(arm, method, scores, float(sum(block[f"{prefix}seconds"] for block in blocks)))
+
+
+def summary_table(scores: Sequence[ArmScores]) -> pd.DataFrame:
+    """Return one row for each arm and method.
+
+    Where the truth is known: ``rmse`` of joint coverage (Eq. 15) with its standard error and what a perfect
+    posterior has on average and at most in 95 % of experiments of as many tables; ``worst_marginal_rmse``;
+    mean and sd of z, truth minus posterior mean over posterior sd; the share of 90 % intervals that hold the
+    truth; the median posterior sd, by itself and over those of the non-private posterior and of the Gaussian
+    mechanism's optimum on the same tables; mean CRPS and log score. Else: the mean scores of predictions,
+    with the standard error of the log score.
+    """
+    rows = []
+    for one in scores:
+        head = {"settings": one.arm.name, "method": one.method}
+        peers = {other.method: other.scores for other in scores if other.arm is one.arm and other is not one}
+        rows.append({**head, **(_truth_row(one, peers) if "joint" in one.scores else _prediction_row(one))})
+    return pd.DataFrame(rows)
+
+
+def _truth_row(one: ArmScores, peers: Mapping[str, Mapping[str, Array]]) -> dict[str, Any]:
+    """Return the figures of a method whose truth is known."""
+    scores = one.scores
+    num_tables = len(scores["joint"])
+    return {
+        "tables": num_tables,
+        **_coverage(scores["joint"], scores["marginal"]),
+        "z_mean": scores["z"].mean(),
+        "z_sd": scores["z"].std(),
+        "coverage_90": scores["covered_90"].mean(),
+        "median_sd": np.median(scores["sd"]),
+        **_sharpness(scores, peers),
+        "crps": scores["crps"].mean(),
+        "log_score": scores["log_score"].mean(),
+        "seconds_per_table": one.seconds / num_tables,
+    }
+
+
+def _coverage(joint_ranks: Array, marginal_ranks: Array) -> dict[str, float]:
+    """Return the figures of the coverage test; NaN where there are too few tables for one."""
+    names = ("rmse", "rmse_se", "null_mean", "null_95", "p_value", "worst_marginal_rmse")
+    if len(joint_ranks) < MIN_REPLICATES:
+        return dict.fromkeys(names, np.nan)
+    joint = coverage_test(joint_ranks, seed=_TEST_SEED)
+    marginal = [
+        coverage_test(marginal_ranks[:, :, k], seed=_TEST_SEED).rmse for k in range(marginal_ranks.shape[2])
+    ]
+    return dict(
+        zip(
+            names,
+            (joint.rmse, joint.rmse_sd, joint.null_mean, joint.null_bound_95, joint.p_value, max(marginal)),
+            strict=True,
+        )
+    )
+
+
+def _sharpness(scores: Mapping[str, Array], peers: Mapping[str, Mapping[str, Array]]) -> dict[str, float]:
+    """Return the median ratios of sds to those of the limits on the same tables."""
+    limits = {}
+    if "non_private" in peers:
+        limits["sd_over_non_private"] = peers["non_private"]["sd"]
+    if "optimum_sd" in scores:
+        limits["sd_over_optimum"] = scores["optimum_sd"]
+    return {name: float(np.median(scores["sd"] / limit)) for name, limit in limits.items()}
+
+
+def _prediction_row(one: ArmScores) -> dict[str, Any]:
+    """Return the mean scores of predictions."""
+    scores = one.scores
+    num_runs = len(scores["log_score"])
+    return {
+        "runs": num_runs,
+        "log_score": scores["log_score"].mean(),
+        "log_score_se": scores["log_score"].std(ddof=1) / np.sqrt(num_runs) if num_runs > 1 else np.nan,
+        "brier": scores["brier"].mean(),
+        "rmse": np.sqrt(scores["brier"].mean()),
+        "calibration_error": scores["calibration_error"].mean(),
+        "accuracy": scores["accuracy"].mean(),
+        "z_dp": np.sqrt(np.square(scores["z_dp"]).mean()),
+        "median_sd": np.median(scores["sd"]),
+        "seconds_per_run": one.seconds / num_runs,
+    }
+
+
+def curves(scores: Sequence[ArmScores]) -> list[dict[str, Any]]:
+    """Return what the figures draw, for each arm and method, as JSON types.
+
+    Where the truth is known ``level``, ``coverage`` (joint) and ``band``, the lower and the upper edge that
+    the curve of a perfect posterior keeps to in 95 % of experiments; else ``bin_mean`` and ``bin_rate`` of
+    the calibration curve.
+    """
+    return [{"settings": one.arm.name, "method": one.method, **_curve(one)} for one in scores]
+
+
+def _curve(one: ArmScores) -> dict[str, Any]:
+    """Return one method's curve."""
+    if "joint" in one.scores and len(one.scores["joint"]) < MIN_REPLICATES:
+        return {"level": [], "coverage": [], "band": [[], []]}
+    if "joint" in one.scores:
+        test: CoverageTest = coverage_test(one.scores["joint"], seed=_TEST_SEED)
+        order = np.argsort(1.0 - test.alphas)
+        return {
+            "level": _rounded((1.0 - test.alphas)[order]),
+            "coverage": _rounded(test.coverage[order]),
+            "band": [_rounded(edge[order]) for edge in test.band],
+        }
+    share = one.scores["bin_share"]
+    weight = share.sum(axis=0)
+    with np.errstate(invalid="ignore"):
+        means = {
+            name: np.nansum(share * one.scores[name], axis=0) / weight for name in ("bin_mean", "bin_rate")
+        }
+    return {name: [None if np.isnan(v) else round(float(v), 5) for v in row] for name, row in means.items()}
+
+
+def _rounded(values: Any) -> list[float]:
+    """Return numbers with five decimals."""
+    return [round(float(value), 5) for value in values]

@@ -1,0 +1,54 @@
+"""What one task does: simulate a block of tables, release, infer by every method, and score."""
+
+import time
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nadpvi.coverage import score_many
+from nadpvi.experiments.blocks import Block
+from nadpvi.experiments.methods import METHODS
+from nadpvi.experiments.optimum import optimum_sd
+from nadpvi.experiments.predictions import score_predictions
+from nadpvi.experiments.tasks import Task
+
+__all__ = ["run_block"]
+
+Array = NDArray[np.float64]
+
+
+def run_block(task: Task) -> dict[str, Array]:
+    """Return the scores of every method on a block, under names ``method__score``; one row a replicate.
+
+    A pure function of the task. Where the truth is known they are those of `nadpvi.coverage.score_many`, else
+    those of predictions on test rows. ``method__seconds`` is wall time by itself, () each, the making of the
+    releases counted with the first method that needs them.
+
+    Parameters
+    ----------
+    task : Task
+        From `Experiment.tasks`.
+    """
+    block = Block(task.settings, seed=task.seed[0])
+    limit = optimum_sd(block)
+    found: dict[str, Array] = {}
+    for name in task.settings["methods"]:
+        start = time.perf_counter()
+        draws = METHODS[name](block)
+        seconds = time.perf_counter() - start
+        if block.tables[0].theta is None:
+            scores = score_predictions(draws, block)
+        else:
+            scores = score_many(
+                draws,
+                block.theta,
+                seeds=block.seeds,
+                num_references=task.settings["references"],
+                # Of the release and not of the posterior, so that a method that ignores its data is seen.
+                reference_centre=block.mean_locations,
+            )
+            if limit is not None:
+                scores["optimum_sd"] = limit
+        found |= {f"{name}__{key}": np.asarray(value) for key, value in scores.items()}
+        found[f"{name}__seconds"] = np.asarray(seconds)
+    return found
