@@ -9,6 +9,7 @@ Needs the extra ``opacus`` (PyTorch on the CPU will do). Run with ``python examp
 """
 
 import argparse
+import importlib.util
 import warnings
 from typing import Any, NamedTuple
 
@@ -140,6 +141,10 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--repetitions", type=int, default=1)
     arguments = parser.parse_args()
+    if any(importlib.util.find_spec(name) is None for name in ("torch", "opacus")):
+        parser.exit(
+            1, "this example trains with Opacus, which is not installed: pip install 'nadpvi[opacus]'\n"
+        )
 
     x, y = make_records(seed=0)
     truth = optimum(x, y)

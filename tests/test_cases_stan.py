@@ -214,6 +214,19 @@ def test_one_seed_rule_stated_in_the_message(release):
 
 
 @SHORT_RUNS_MAY_WARN
+@pytest.mark.parametrize("method", ["exact", "laplace", "dense", "nuts"])
+def test_settings_that_a_method_ignores_are_checked_all_the_same(release, method):
+    for settings, message in (
+        ({"engine": "foo"}, "engine must be one of 'auto', 'cmdstan', 'stanli' \\(got 'foo'\\)"),
+        ({"engine": None}, "engine must be one of"),
+        ({"adapt_delta": 2}, "adapt_delta must be"),
+        ({"subsampling_noise": "no"}, "subsampling_noise must be True or False \\(got 'no'\\)"),
+        ({"subsampling_noise": 1}, "subsampling_noise must be True or False"),
+    ):
+        with pytest.raises(na.ArgumentError, match=message):
+            na.infer(release, method=method, **settings)
+
+
 def test_counts_may_be_whole_floats_and_nothing_else(release):
     for value in (5, 5.0, np.float64(5), np.int32(5)):
         for method in ("exact", "laplace"):

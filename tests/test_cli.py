@@ -4,10 +4,12 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import nadpvi as na
+from nadpvi.inference.methods import METHODS
 
 TOML = """
 [columns.age]
@@ -87,6 +89,36 @@ def test_fit_writes_both_and_never_overwrites(folder):
     forced = run(*command, "--force", cwd=folder)
     assert forced.returncode == 0, forced.stderr
     assert (folder / "r.nc").read_bytes() != before
+
+
+def test_fit_chooses_its_burn_in_as_infer_does(folder):
+    command = ["fit", *BASE, "--epsilon", "2", "--method", "exact", "--burn-in", "auto"]
+    done = run(*command, "--release", "r.nc", "-o", "p.nc", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    share = na.Posterior.load(folder / "p.nc").settings["burn_in"]
+    assert share == na.diagnose(na.Release.load(folder / "r.nc"), burn_in="auto").burn_in
+
+
+def test_help_names_every_method(folder):
+    for command in ("infer", "fit"):
+        shown = run(command, "--help", cwd=folder, COLUMNS="200").stdout
+        assert all(name in shown for name in METHODS), shown
+
+
+def test_the_opacus_example_names_the_extra_that_it_needs(tmp_path):
+    """Where Opacus is missing, as it is made to seem here."""
+    hidden = (
+        "import importlib.util as util, runpy, sys; found = util.find_spec; "
+        "util.find_spec = lambda name: None if name == 'opacus' else found(name); "
+        "sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
+    )
+    example = Path(__file__).parents[1] / "examples" / "opacus_logistic.py"
+    done = subprocess.run(
+        [sys.executable, "-c", hidden, example], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "pip install 'nadpvi[opacus]'" in done.stderr
 
 
 def test_the_release_survives_a_failing_sampler(folder):
@@ -242,6 +274,8 @@ def test_rescued_release(monkeypatch, tmp_path, table, schema):
         ["--burn-in", "1.5"],
         ["--phi-star-prior", "abc"],
         ["--engine", "jags"],
+        ["--engine", "jags", "--method", "exact"],
+        ["--burn-in", "most"],
         ["--steps", "2"],
         ["--prior-sd", "0.001"],
     ],

@@ -1,5 +1,6 @@
 """The named priors of the curvature: what each is centred on, and what it does to a posterior."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -29,7 +30,7 @@ def make_sums(curvature, *, noise=1.0, num_steps=2000, step=0.05, seed=0, start=
     return make_trace_sums(phi, g, burn_in=0.2)
 
 
-def prior_of(choice, sums, *, noise=1.0, guide=None, prior_sd=None):
+def prior_of(choice, sums, *, noise=1.0, guide=None, prior_sd=None, has_tau=False):
     size = sums.num_parameters
     return curvature_prior_of(
         choice,
@@ -38,6 +39,7 @@ def prior_of(choice, sums, *, noise=1.0, guide=None, prior_sd=None):
         sampling_rate=KAPPA,
         guide=guide,
         prior_sd=np.full(size, np.nan) if prior_sd is None else prior_sd,
+        has_tau=has_tau,
     )
 
 
@@ -80,6 +82,20 @@ def test_weak_is_three_times_as_wide_around_the_same_centre():
     trace, weak = prior_of("trace", sums), prior_of("weak", sums)
     np.testing.assert_array_equal(weak.mean, trace.mean)
     np.testing.assert_allclose(weak.sd, 3.0 * trace.sd, rtol=1e-15)
+
+
+@pytest.mark.parametrize("choice", ["trace", "weak"])
+def test_where_tau_is_inferred_the_sd_is_that_of_the_residuals(choice):
+    """The regression errs by all the noise that there is, here five times the privacy noise."""
+    sums = make_sums([50.0, 400.0], noise=5.0)
+    known, inferred = prior_of(choice, sums), prior_of(choice, sums, has_tau=True)
+    np.testing.assert_array_equal(inferred.mean, known.mean)
+    residual_sd = np.sqrt(sums.residual / (sums.num_steps - 2))
+    np.testing.assert_allclose(inferred.sd, residual_sd * known.sd, rtol=1e-12)
+    assert (residual_sd > 4.5).all()
+    # never below the privacy noise, whatever chance made of the residuals
+    quiet = prior_of(choice, sums, noise=10.0, has_tau=True)
+    np.testing.assert_array_equal(quiet.sd, prior_of(choice, sums, noise=10.0).sd)
 
 
 @pytest.mark.parametrize("size", [1e-3, 1.0, 1e3])
@@ -149,6 +165,15 @@ class TestModelPrior:
         slope = guide.standard_deviation_derivative(sums.phi_bar) / softplus(u)
         expected = np.hypot(2.0 * slope * 2.0 / (KAPPA * guide.scale_curvature(u) * 20.0), 0.1)
         np.testing.assert_allclose(relative[1][:3], expected, rtol=1e-2)
+
+    def test_tau_counts_as_noise_in_the_scales(self):
+        guide = MeanField()
+        sums = self.settled_sums(guide)
+        noisy = dataclasses.replace(sums, s_gg=sums.s_gg + 398 * 4.0)
+        expected = prior_of("model", sums, noise=2.0, guide=guide)
+        np.testing.assert_allclose(
+            prior_of("model", noisy, noise=1e-9, guide=guide, has_tau=True).sd, expected.sd, rtol=1e-6
+        )
 
     def test_no_location_is_flatter_than_its_own_prior(self):
         guide = MeanField()

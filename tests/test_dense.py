@@ -87,6 +87,19 @@ def test_tau_is_drawn_from_its_conditional():
     assert wrong.pvalue < 1e-3
 
 
+def test_tau_far_beyond_its_prior_is_reached():
+    """The trace asks for 60 prior scales, and prior and trace meet at 37 of them, beyond 20."""
+    rng = np.random.default_rng(3)
+    sums = batch_sums(rng.standard_normal((1000, 1, 1)), rng.standard_normal((1000, 1, 1)))
+    model = make_model(sums, centre=[1.0], tau_scale=1.0, noise_std=1.0)
+    tau = np.full((200, 1), 5.0)
+    for _ in range(30):
+        tau = draw_tau(rng, model, np.full((200, 1), sums.num_steps * 60.0**2), tau)
+    # V = 1 + tau^2 is the root of V^2 + n V = 3600 n; tau has an sd of 0.7, its mean an error of 0.05
+    n = sums.num_steps
+    assert abs(tau.mean() - np.sqrt(0.5 * (np.sqrt(n**2 + 4 * 3600 * n) - n) - 1)) < 0.25
+
+
 @pytest.fixture
 def release(schema, table):
     model = na.models.LogisticRegression(outcome="y", predictors=["age", "job"])

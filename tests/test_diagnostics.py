@@ -5,6 +5,7 @@ False-alarm rates over many healthy releases are measured by ``benchmarks/diagno
 
 import dataclasses
 import warnings
+from collections import Counter
 
 import numpy as np
 import pandas as pd
@@ -15,8 +16,10 @@ from scipy import stats
 import nadpvi as na
 from nadpvi.config import DPVIConfig
 from nadpvi.diagnostics import Finding, choose_burn_in, diagnose
-from nadpvi.diagnostics.dynamics import contrast_variance, fitted_dynamics, known_dynamics
+from nadpvi.diagnostics.dynamics import Dynamics, contrast_variance, fitted_dynamics, known_dynamics
 from nadpvi.diagnostics.limits import FALSE_ALARM
+from nadpvi.diagnostics.released import released_window, window_numbers
+from nadpvi.diagnostics.window import split_means
 from nadpvi.gradient_model import make_trace_sums
 
 
@@ -83,14 +86,52 @@ class TestNumbers:
         for k in range(4):
             own = phi[:, k]
             residual = gradient[:, k] - own * (own @ gradient[:, k]) / (own @ own)
-            noise = np.sqrt(residual @ residual / 798)
             scores = {}
             for j in set(range(4)) - {k}:
                 rest = phi[:, j] - own * (own @ phi[:, j]) / (own @ own)
-                scores[j] = (residual @ rest) / np.linalg.norm(rest) / noise
+                left = residual - rest * (residual @ rest) / (rest @ rest)
+                scores[j] = (residual @ rest) / np.linalg.norm(rest) / np.sqrt(left @ left / 797)
             worst = max(scores, key=lambda j: abs(scores[j]))
             np.testing.assert_allclose(table["cross"].iloc[k], scores[worst], rtol=1e-8)
             assert table["cross_with"].iloc[k] == f"phi[{worst}]"
+
+    def test_the_shift_is_to_where_the_parabola_is_zero(self):
+        """To first order in the bend, whichever way it goes."""
+        for bend in (0.2, -0.2):
+            made = quadratic_release(times=(100.0,) * 3, num_steps=4000, bend=bend, seed=5)
+            numbers = window_numbers(made, released_window(made, burn_in=0.2))
+            for k in range(3):
+                phi, gradient = made.phi[800:, k], made.noisy_gradient[800:, k]
+                slope, constant = np.polyfit(phi, gradient, 1)
+                line = -constant / slope
+                roots = np.roots(np.polyfit(phi - line, gradient, 2))
+                expected = roots[np.argmin(np.abs(roots))]
+                assert abs(expected) > 0.02
+                np.testing.assert_allclose(numbers.quadratic_shift[k], expected, rtol=0.4)
+
+    def test_the_thirds_are_thirds(self):
+        """Their ends are where they are: 10 iterates, of which the first and last 3 count."""
+        phi = np.array([[0.0, 1, 0, 50, 70, 90, 1000, 3, 4, 5]]).T
+        moves = Dynamics(decay=np.array([0.4]), sd=np.array([2.0]), freedom=np.array([7.0]))
+        score, freedom = split_means(phi, moves)
+        error = 2.0 * np.sqrt(contrast_variance(np.array([0.4]), num_steps=10, num_part=3))
+        np.testing.assert_allclose(score, (1 / 3 - 4.0) / error, rtol=1e-12)
+        np.testing.assert_array_equal(freedom, [7.0])
+
+    def test_degrees_of_freedom(self, release, window):
+        """A chi-square of f degrees has a relative variance of 2 / f; f = 1 / (2 e^2) where a sd errs by e.
+
+        The contrast's sd goes with the decay, whose relative error is e; the start's with its root: e / 2.
+        """
+        numbers = window_numbers(release, released_window(release, burn_in=0.2))
+        for k, (phi, gradient) in enumerate(zip(window[0].T, window[1].T, strict=True)):
+            slope = np.polyfit(phi, gradient, 1)[0]
+            residual = gradient - np.polyval(np.polyfit(phi, gradient, 1), phi)
+            step = release.learning_rate[k] * slope
+            decay = step - (4.0 - 3.0 * step) / 800
+            error = release.learning_rate[k] * np.sqrt(residual @ residual / 798) / np.sqrt(800 * phi.var())
+            np.testing.assert_allclose(numbers.drift_freedom[k], 0.5 * (decay / error) ** 2, rtol=1e-9)
+            np.testing.assert_allclose(numbers.start_freedom[k], 2.0 * (decay / error) ** 2, rtol=1e-9)
 
     def test_prior_weight(self, release, table, window):
         made = dataclasses.replace(release, model_prior_sd=np.array([0.05, 1.0, np.nan, 2.0]))
@@ -144,6 +185,30 @@ class TestSilence:
             found += bool(diagnose(made).findings)
         assert found <= 9
 
+    def test_short_windows(self):
+        """12 steps of 24 coordinates: by normal limits 6 % of them bend, by Student's 0.5 % at most do.
+
+        More than 6 of 400 releases have a chance of 0.5 % for each of the three.
+        """
+        found = Counter()
+        for seed in range(400):
+            made = quadratic_release(times=np.full(24, 8.0), num_steps=15, extra_sd=0.5, seed=seed)
+            found.update(checks(diagnose(made), "warning") | checks(diagnose(made), "note"))
+        assert all(found[name] <= 6 for name in ("linearity", "cross_curvature", "autocorrelation")), found
+
+    @pytest.mark.parametrize("num_steps", [3, 4, 5])
+    def test_the_shortest_windows(self, num_steps):
+        """Three points are on a parabola; that says nothing, and no number in a finding is infinite."""
+        for seed in range(50):
+            made = quadratic_release(times=(2.0, 2.0, 2.0), num_steps=num_steps, seed=seed)
+            found = diagnose(made, burn_in=0.0)
+            for finding in found.findings:
+                assert np.isfinite([finding.value, finding.threshold]).all()
+                assert " inf " not in finding.message
+                assert "nan" not in finding.message
+        if num_steps == 3:
+            assert found.table["quadratic"].isna().all()
+
     @pytest.mark.parametrize("burn_in", [None, "auto"])
     def test_a_coin_is_inferred_without_a_word(self, coin, burn_in):
         with warnings.catch_warnings():
@@ -174,7 +239,6 @@ FAULTS = {
     "stationarity": {"times": (10.0, 100.0), "start": (200.0, 0.0)},
     "linearity": {"times": (300.0, 300.0), "bend": 0.4, "num_steps": 4000},
     "cross_curvature": {"times": (150.0, 150.0, 150.0), "correlation": 0.45},
-    "extra_variance": {"extra_sd": 12.0},
     "prior_weight": {"extra_sd": 25.0},
 }
 
@@ -190,6 +254,26 @@ def test_each_fault_is_named(check):
     assert finding.remedy in finding.sentence()
     assert "{" not in finding.sentence()
     assert "\n" not in finding.sentence()
+
+
+def test_a_parabola_without_noise_is_named():
+    """Its t has no bound but that of rounding."""
+    run = quadratic_run(seed=2)
+    phi = run["phi"]
+    run["noisy_gradient"] = 30.0 * phi + 5.0 * (phi - phi.mean(axis=0)) ** 2
+    found = diagnose(na.Release.from_arrays(**run))
+    (finding,) = (item for item in found.findings if item.check == "linearity")
+    assert finding.num_coordinates == 4
+    assert np.isfinite(finding.value)
+
+
+def test_much_variance_beyond_the_noise_is_a_note():
+    """Healthy with very many records; what else swells it has checks of its own."""
+    found = diagnose(quadratic_release(extra_sd=12.0, seed=1))
+    (finding,) = (item for item in found.findings if item.check == "extra_variance")
+    assert finding.severity == "note"
+    assert 100 < finding.value < 200
+    assert "many records" in finding.message
 
 
 def test_autocorrelated_noise_is_named():
@@ -278,7 +362,8 @@ class TestWhatIsKept:
                 for name in ("phi_bar", "g_bar", "s_pp", "s_gp", "s_gg")
             },
         )
-        found = diagnose(dataclasses.replace(sums, sums=wide, learning_rate=0.1 * ones))
+        made = dataclasses.replace(sums, sums=wide, learning_rate=0.1 * ones, final_phi=0 * ones)
+        found = diagnose(made)
         assert found.table.shape == (size, 11)
 
     def test_nothing_to_check_without_noise(self):

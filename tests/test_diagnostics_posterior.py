@@ -1,5 +1,6 @@
 """Findings as they reach a user: warned of by infer, kept on the posterior and in its file, printed."""
 
+import dataclasses
 import json
 import warnings
 
@@ -14,7 +15,9 @@ from typer.testing import CliRunner
 import nadpvi as na
 from nadpvi.cli.app import app
 from nadpvi.diagnostics import chain_findings, diagnose
-from nadpvi.diagnostics.chains import tau_finding
+from nadpvi.diagnostics.chains import approximation_finding, tau_finding
+from nadpvi.gradient_model import make_gradient_model
+from nadpvi.inference.health import with_findings
 from nadpvi.models import CustomModel
 from nadpvi.models.base import Parameter
 
@@ -277,15 +280,115 @@ class TestChains:
         assert found["divergences"].value == 3
         assert found["tree_depth"].value == 1
 
+    def test_the_depth_limit_is_the_samplers_own(self):
+        stats = self.stats(tree_depth=np.full((4, 400), 10))
+
+        def found(limit):
+            draws = self.draws(self.values())
+            items = chain_findings(draws, names=["phi_star"], sample_stats=stats, max_treedepth=limit)
+            return {item.check: item for item in items}
+
+        assert found(12) == {}
+        assert found(10)["tree_depth"].value == 1600
+        assert "limit of 8" in found(8)["tree_depth"].message
+
+    @pytest.mark.parametrize(("limit", "is_found"), [(10, True), (12, False)])
+    def test_a_posterior_is_told_with_that_limit(self, limit, is_found):
+        made = quadratic_release()
+        draws = dict(inferred(made, draws=400)[0].groups)
+        draws["sample_stats"] = self.stats(tree_depth=np.full((4, 400), 10))
+        kept = with_findings(
+            {"method": "nuts", "curvature": "diagonal"},
+            groups=draws,
+            release=made,
+            model=make_gradient_model(made, subsampling_noise=True),
+            burn_in=None,
+            has_chains=True,
+            max_treedepth=limit,
+        )
+        found = {item["check"] for item in kept["diagnostics"]["findings"]}
+        assert ("tree_depth" in found) == is_found
+
     def test_nuts_keeps_what_its_chains_say(self):
         posterior, caught = inferred(quadratic_release(), method="nuts", draws=30, chains=2, engine="stanli")
         assert "effective_draws" in {finding.check for finding in posterior.findings}
         assert na.SamplerWarning in {item.category for item in caught}
 
 
+class TestLaplace:
+    """Its Gaussian against the posterior itself."""
+
+    def test_few_relaxation_times_make_it_too_narrow(self):
+        made = quadratic_release(times=(1.0, 2.0, 100.0, 100.0), start=(3.0, 3.0, 0.0, 0.0), seed=3)
+        laplace, caught = inferred(made, method="laplace", draws=4000, phi_star_prior="model")
+        exact, _ = inferred(made, draws=4000, phi_star_prior="model")
+        assert "laplace_phi_star" not in {item.check for item in exact.findings}
+        (finding,) = (item for item in laplace.findings if item.check == "laplace_phi_star")
+        assert finding.severity == "warning"
+        assert finding.category is na.SamplerWarning
+        assert finding.sentence() in [str(item.message) for item in caught]
+        assert finding.remedy == "use method='exact'"
+        assert set(finding.coordinates) == {"phi[0]", "phi[1]"}
+        spread = [
+            item.groups["posterior"]["phi_star"].std(("chain", "draw")).to_numpy()
+            for item in (laplace, exact)
+        ]
+        worst = int(finding.coordinates[0][4])
+        assert spread[0][worst] / spread[1][worst] == pytest.approx(finding.value, rel=0.05)
+        assert finding.value < 0.7
+
+    @pytest.mark.parametrize(
+        ("mean", "sd", "is_bad"),
+        [
+            (0.09, 1.09, False),
+            (0.09, 0.91, False),
+            (0.11, 1.0, True),
+            (-0.11, 1.0, True),
+            (0.0, 1.11, True),
+            (0.0, 0.89, True),
+        ],
+    )
+    def test_limits(self, mean, sd, is_bad):
+        units = np.array([3.0])
+        found = approximation_finding(
+            mean=5.0 + mean * units, sd=sd * units, exact_mean=5.0 + 0 * units, exact_sd=units, labels=["a"]
+        )
+        assert (found is not None) == is_bad
+
+    def test_what_cannot_be_compared_is_told(self):
+        nothing, one = np.array([np.nan, 0.0]), np.ones(2)
+        found = approximation_finding(
+            mean=0 * one, sd=one, exact_mean=nothing, exact_sd=one + nothing, labels=["a", "b"]
+        )
+        assert found.coordinates == ("a",)
+        assert "could not be integrated" in found.message
+
+
+class TestPriorTakesOver:
+    def test_it_is_seen_in_the_draws(self):
+        """The regression's error says that the window weighs 500 times the prior; the curvature may be 0."""
+        made = quadratic_release(times=(1.0,) * 6, start=(3.0,) * 6, extra_sd=1.0, seed=3)
+        made = dataclasses.replace(made, model_prior_mean=np.zeros(6), model_prior_sd=np.full(6, 0.3))
+        assert (diagnose(made).table["prior_weight"] < 0.05).all()
+        posterior, _ = inferred(made, phi_star_prior="model", draws=500)
+        share = posterior.groups["posterior"]["phi_star"].var(("chain", "draw"), ddof=1).to_numpy() / 0.3**2
+        assert (share > 0.9).sum() >= 2
+        (finding,) = (item for item in posterior.findings if item.check == "prior_weight")
+        assert finding.severity == "note"
+        assert finding.num_coordinates == (share > 0.5).sum()
+        assert finding.value == pytest.approx(min(share.max(), 1.0))
+
+    def test_few_draws_show_no_variance(self):
+        made = quadratic_release(extra_sd=25.0)
+        few, _ = inferred(made, draws=5, chains=2)
+        assert [item for item in few.findings if item.check == "prior_weight"] == [
+            item for item in diagnose(made).findings if item.check == "prior_weight"
+        ]
+
+
 class TestTauOfLaplace:
     def test_near_zero_it_is_a_poor_picture(self):
-        """tau = 0 in truth. Where the note speaks tau is a quarter off, and phi_star hardly, as it says."""
+        """tau = 0 in truth. Where the note speaks tau is a quarter off, not phi_star in so long a window."""
         made = quadratic_release(times=np.full(30, 80.0))
         (laplace, exact) = (inferred(made, method=method, draws=1000)[0] for method in ("laplace", "exact"))
         finding = next(item for item in laplace.findings if item.check == "laplace_tau")

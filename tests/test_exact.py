@@ -23,7 +23,7 @@ from nadpvi.gradient_model.quadrature import integrate as quadrature
 from nadpvi.gradient_model.quadrature import maps as quadrature_maps
 from nadpvi.gradient_model.quadrature import rules as quadrature_rules
 from nadpvi.inference import api, exact
-from nadpvi.inference.exact import exact_marginals, sample_exact
+from nadpvi.inference.exact import exact_marginals, phi_star_moments, sample_exact
 from nadpvi.inference.nuts import sample_nuts
 
 # Few steps and big noise; chance made two of the three slopes negative.
@@ -369,6 +369,94 @@ def test_many_coordinates_of_very_different_scales():
         table = getattr(found, name)
         gap = (getattr(fitted, name).mean(axis=(0, 1)) - table.mean) / table.sd * np.sqrt(2000)
         assert np.abs(gap).max() < 4.5, name  # 120 comparisons: false alarm below 1e-3
+
+
+def one_by_numbers(*, num_steps=50, tau=None, labels=("a",), **numbers):
+    """Return a model of the given numbers, one array each."""
+    arrays = {name: np.atleast_1d(np.asarray(value, dtype=float)) for name, value in numbers.items()}
+    names = ("phi_bar", "g_bar", "s_pp", "s_gp", "s_gg")
+    sums = gm.TraceSums(num_steps=num_steps, **{name: arrays.pop(name) for name in names})
+    scale = None if tau is None else np.full(len(labels), tau)
+    return gm.GradientModel(sums=sums, sampling_rate=1.0, tau_prior_scale=scale, phi_labels=labels, **arrays)
+
+
+def test_a_mode_far_below_the_unit_of_the_curvature_is_found():
+    """A curvature of 1e-7 that its prior, around 0.5, puts 9 sds higher: once the landmarks missed it."""
+    slope, s_pp, residual = 5.694e-8, 2.5993e5, 6.198e-6
+    model = one_by_numbers(
+        num_steps=2000,
+        phi_bar=5301.36,
+        g_bar=-2.6536e-8,
+        s_pp=s_pp,
+        s_gp=slope * s_pp,
+        s_gg=residual + slope**2 * s_pp,
+        noise_std=1.97706e-5,
+        phi_star_prior_mean=5295.9,
+        phi_star_prior_sd=6.0654,
+        v_prior_mean=-0.35455,
+        v_prior_sd=1.68693,
+    )
+    found, drawn = exact_marginals(model), sample_exact(model, draws=4000, chains=1, seed=1)
+    mean, sd, _ = brute_force_in_log(model)
+    for name in ("phi_star", "curvature"):
+        table = getattr(found, name)
+        np.testing.assert_allclose(table.mean - mean[name], 0.0, atol=1e-3 * sd[name])
+        np.testing.assert_allclose(table.sd, sd[name], rtol=1e-3)
+        z = (getattr(drawn, name).mean() - mean[name]) / sd[name] * np.sqrt(4000)
+        assert abs(z) < 4.5
+
+
+def brute_force_in_log(model):
+    """Return means and sds of phi_star and curvature, and the density, on a fine grid of v in (-40, 5)."""
+    v = np.linspace(-40.0, 5.0, 400_001)[:, None]
+    log_density = gm.log_collapsed(model, v=v)
+    weight = np.exp(log_density - log_density.max())[:, 0]
+    weight /= weight.sum()
+    delta, precision = (value[:, 0] for value in gm.conditional_delta(model, v=v))
+    a = softplus(v)[:, 0]
+    mean = {"phi_star": model.sums.phi_bar[0] + weight @ delta, "curvature": weight @ a}
+    spread = np.square(model.sums.phi_bar[0] + delta - mean["phi_star"]) + 1.0 / precision
+    sd = {
+        "phi_star": np.sqrt(weight @ spread),
+        "curvature": np.sqrt(weight @ np.square(a - mean["curvature"])),
+    }
+    return mean, sd, weight
+
+
+@pytest.mark.parametrize("tau", [None, 2.0])
+@pytest.mark.parametrize("extreme", [1e16, 1e20, 1e160])
+def test_what_cannot_be_integrated_is_named(extreme, tau):
+    """A mean gradient of many orders of magnitude more than its noise."""
+    ones = np.ones(2)
+    model = one_by_numbers(
+        tau=tau,
+        labels=("fine", "mad"),
+        phi_bar=ones,
+        g_bar=np.array([0.0, extreme]),
+        s_pp=ones,
+        s_gp=8.0 * ones,
+        s_gg=110.0 * ones,
+        noise_std=ones,
+        phi_star_prior_mean=ones,
+        phi_star_prior_sd=ones,
+        v_prior_mean=8.0 * ones,
+        v_prior_sd=ones,
+    )
+    with pytest.raises(ArgumentError, match=r"posterior of 'mad' has no density.*check the release's units"):
+        exact_marginals(model)
+    with pytest.raises(ArgumentError, match="posterior of 'mad' has no density"):
+        sample_exact(model, draws=2, chains=1, seed=1)
+    mean, sd = phi_star_moments(model)
+    assert np.isfinite([mean[0], sd[0]]).all()
+    assert np.isnan([mean[1], sd[1]]).all()
+
+
+def test_moments_alone_are_those_of_the_marginals():
+    model = make_cases(12, use_tau=True)
+    table = marginals(12, True).phi_star
+    mean, sd = phi_star_moments(model)
+    np.testing.assert_array_equal(mean, table.mean)
+    np.testing.assert_array_equal(sd, table.sd)
 
 
 def test_unresolved_coordinates_are_named(monkeypatch):

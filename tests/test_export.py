@@ -1,8 +1,10 @@
 """Releases for CmdStan and R, and their draws back: exact data, one clear line on anything foreign."""
 
 import csv
+import dataclasses
 import json
 import os
+import re
 import shutil
 import subprocess
 import warnings
@@ -14,6 +16,7 @@ import stanli
 from test_cli import run
 
 import nadpvi as na
+from nadpvi.diagnostics.burn_in import choose_burn_in
 from nadpvi.engines.csv_files import read_chains
 from nadpvi.engines.programs import inlined_program, program_path
 from nadpvi.errors import ArgumentError, FileError, InferenceWarning
@@ -427,6 +430,126 @@ def test_damaged_and_foreign_files_are_one_line(release, tmp_path, kind, message
         from_cmdstan([CHAINS[1], bad], release)
 
 
+def cells_changed(text, prefix, change):
+    """Return a file's text with every number changed in the columns whose name begins with `prefix`."""
+    rows = text.splitlines()
+    header = next(i for i, row in enumerate(rows) if row.startswith("lp__"))
+    at = [i for i, name in enumerate(rows[header].split(",")) if name.startswith(prefix)]
+    for i in range(header + 1, len(rows)):
+        if rows[i] and not rows[i].startswith("#"):
+            cells = rows[i].split(",")
+            for k in at:
+                cells[k] = change(cells[k])
+            rows[i] = ",".join(cells)
+    return "\n".join(rows) + "\n"
+
+
+def changed_run(folder, prefix, change):
+    """Write both chains with some columns changed and return the files."""
+    files = [folder / path.name for path in CHAINS]
+    for path, file in zip(CHAINS, files, strict=True):
+        file.write_text(cells_changed(path.read_text(), prefix, change))
+    return files
+
+
+def with_setting(name, value, folder):
+    """Write the second chain with another setting in its header and return the file."""
+    text, count = re.subn(rf"(#\s+{name} = )\S+", rf"\g<1>{value}", CHAINS[1].read_text())
+    assert count == 1
+    file = folder / f"with {name}.csv"
+    file.write_text(text)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("prefix", "change", "message"),
+    [
+        ("theta", lambda cell: str(3 * float(cell)), "its theta is not spread about phi_star"),
+        ("theta", lambda cell: "1.6", "its theta is not spread about phi_star"),
+        ("lp__", lambda cell: "-250", "its lp__ is not the density"),
+        ("lp__", lambda cell: str(float(cell) + 0.01), "its lp__ is not the density"),
+        ("lp__", lambda cell: "nan", "holds a lp__ that is not a finite number"),
+        ("energy__", lambda cell: "nan", "holds a energy__ that is not a finite number"),
+        ("divergent__", lambda cell: "0.5", "holds a divergent__ that is neither 0 nor 1"),
+        ("divergent__", lambda cell: "nan", "holds a divergent__ that is not a finite number"),
+        ("treedepth__", lambda cell: "3.5", "holds a treedepth__ that is no whole number"),
+        ("tau", lambda cell: "-1", "holds a tau below 0"),
+        ("tau", lambda cell: str(3 * float(cell)), "its variables do not follow from each other"),
+        ("z_tau", lambda cell: "0", "its variables do not follow from each other"),
+        ("", lambda cell: f"{float(cell):.3g}", "is written with 3 significant digits, too few"),
+    ],
+)
+def test_columns_that_the_run_cannot_have_written_are_refused(release, tmp_path, prefix, change, message):
+    with pytest.raises(FileError, match=message) as error:
+        from_cmdstan(changed_run(tmp_path, prefix, change), release)
+    assert "\n" not in str(error.value)
+
+
+def test_a_release_with_other_residuals_is_refused(release, monkeypatch):
+    """Only lp__ knows s_gg where neither prior is made of it."""
+    make = make_gradient_model
+
+    def swollen(*arguments, **settings):
+        model = make(*arguments, **settings)
+        sums = dataclasses.replace(model.sums, s_gg=1.01 * model.sums.s_gg)
+        return dataclasses.replace(model, sums=sums)
+
+    monkeypatch.setattr("nadpvi.inference.from_cmdstan.make_gradient_model", swollen)
+    with pytest.raises(FileError, match="its lp__ is not the density"):
+        from_cmdstan(CHAINS, release)
+
+
+def test_digits_are_those_of_the_numbers_whatever_the_header_says(release, tmp_path):
+    """A header that claims one digit would let draws of other settings pass."""
+    for claimed in ("1", "99999", "x"):
+        file = with_setting("sig_figs", claimed, tmp_path)
+        assert from_cmdstan(file, release).groups["posterior"].sizes["draw"] == 20
+        with pytest.raises(FileError, match="is not of this release with these settings"):
+            from_cmdstan(file, release, curvature_prior="weak")
+
+
+def test_settings_of_the_header_that_are_no_numbers(release, tmp_path):
+    with pytest.raises(FileError, match="max_depth = x, which is no number"):
+        from_cmdstan(with_setting("max_depth", "x", tmp_path), release)
+    with pytest.raises(FileError, match="delta = x, which is no number"):
+        from_cmdstan(with_setting("delta", "x", tmp_path), release)
+
+
+def test_saved_warmup_is_left_out(release, tmp_path):
+    """CmdStan writes warm-up draws first, and marks in its header that it did."""
+    rows = CHAINS[0].read_text().splitlines()
+    header = next(i for i, row in enumerate(rows) if row.startswith("lp__"))
+    first = next(i for i in range(header + 1, len(rows)) if not rows[i].startswith("#"))
+    cells = rows[first].split(",")
+    cells[rows[header].split(",").index("divergent__")] = "1"
+    text = "\n".join([*rows[: header + 1], *[",".join(cells)] * 200, *rows[header + 1 :]]) + "\n"
+    text = text.replace("save_warmup = false (Default)", "save_warmup = true")
+    (tmp_path / "with warmup.csv").write_text(text)
+    back, plain = (from_cmdstan(file, release) for file in (tmp_path / "with warmup.csv", CHAINS[0]))
+    assert back.num_divergences == 0
+    for name in ("posterior", "sample_stats"):
+        assert back.groups[name].equals(plain.groups[name])
+
+
+def test_the_tree_depth_of_the_run_is_the_limit(release, tmp_path):
+    limit = str(int(max(read_chains(CHAINS[1:]).draws.sample_stats["tree_depth"].ravel())))
+    back = from_cmdstan(with_setting("max_depth", limit, tmp_path), release)
+    assert "tree_depth" in {finding.check for finding in back.findings}
+    assert "tree_depth" not in {finding.check for finding in from_cmdstan(CHAINS[1], release).findings}
+
+
+@pytest.mark.parametrize("files", [None, 3, [CHAINS[0], 3], b"output_1.csv", {str(CHAINS[0]): 1}])
+def test_files_that_are_no_paths_are_one_line(release, files):
+    with pytest.raises(ArgumentError, match="files must be the paths of CmdStan's CSV files"):
+        from_cmdstan(files, release)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**64, True, 1.5, "a"])
+def test_seeds_are_those_of_infer(release, seed):
+    with pytest.raises(ArgumentError, match="seed must be a whole number from 0 to"):
+        from_cmdstan(CHAINS, release, seed=seed)
+
+
 def test_files_that_are_no_run_together_are_refused(release, tmp_path):
     short = tmp_path / "short.csv"
     rows = CHAINS[1].read_text().splitlines(keepends=True)
@@ -441,6 +564,8 @@ def test_files_that_are_no_run_together_are_refused(release, tmp_path):
         ([], "no CSV files were given"),
         ([tmp_path / "none.csv"], r"none\.csv does not exist"),
         ([DATA / "release.nc"], r"release\.nc must have a name that ends in \.csv"),
+        ([CHAINS[0], with_setting("delta", "0.9", tmp_path)], "not chains of one run: delta is 0.9 and 0.8"),
+        ([CHAINS[0], with_setting("max_depth", "12", tmp_path)], "of one run: max_depth is 12 and 10"),
     ):
         with pytest.raises(FileError, match=message) as error:
             from_cmdstan(files, release)
@@ -482,6 +607,11 @@ def test_command_line_exports(tmp_path):
     assert made.stdout.splitlines()[0] == "data: data.json"
     plain = json.loads((tmp_path / "data.json").read_text())
     assert plain["num_steps"] == 48
+
+    chosen = run(*command, "--burn-in", "auto", "--force", cwd=tmp_path)
+    assert (chosen.returncode, chosen.stderr) == (0, "")
+    share = choose_burn_in(na.Release.load(tmp_path / "release.nc"))
+    assert json.loads((tmp_path / "data.json").read_text())["num_steps"] == 60 - int(60 * share)
 
     again = run(*command, cwd=tmp_path)
     assert again.returncode == 1
@@ -536,7 +666,14 @@ def test_genuine_cmdstan_compiles_samples_and_comes_back(release, tmp_path):
     assert built.returncode == 0, built.stderr[-2000:]
     files = [tmp_path / f"output_{chain}.csv" for chain in range(1, 5)]
     for chain, path in enumerate(files, start=1):
-        command = [executable, "sample", "num_samples=1000", "num_warmup=1000", f"id={chain}"]
+        command = [
+            executable,
+            "sample",
+            "num_samples=1000",
+            "num_warmup=1000",
+            "save_warmup=1",
+            f"id={chain}",
+        ]
         place = ["data", "file=data.json", "random", "seed=1", "output", f"file={path.name}", "sig_figs=17"]
         subprocess.run([*command, *place], cwd=tmp_path, check=True, capture_output=True)
     back = from_cmdstan(files, release)

@@ -8,6 +8,7 @@ from scipy import optimize, stats
 
 import nadpvi as na
 from nadpvi.containers.trace_checks import check_claimed_noise
+from nadpvi.gradient_model.dense.known import make_dense_prior
 
 NUM_RECORDS, RATE, STEPS, CLIP = 4000, 0.1, 600, 2.0
 BATCH = 400
@@ -148,6 +149,171 @@ def test_an_array_that_refuses_to_be_one():
 
     with pytest.raises(na.ArgumentError, match="noisy_gradient must be an array of numbers"):
         na.Release.from_arrays(**arguments(noisy_gradient=Tensor()))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"noise_multiplier": "2"}, "noise_multiplier must be finite and not negative"),
+        ({"noise_multiplier": None}, "noise_multiplier must be finite and not negative"),
+        ({"noise_multiplier": True}, "noise_multiplier must be finite and not negative"),
+        ({"noise_multiplier": np.ones(4)}, "noise_multiplier must be one number, finite and not negative"),
+        ({"noise_multiplier": -1.0}, "noise_multiplier must be finite and not negative"),
+        ({"clip_norm": "2"}, "clip_norm must be finite and positive"),
+        ({"clip_norm": None}, "clip_norm must be finite and positive"),
+        ({"clip_norm": True}, "clip_norm must be finite and positive"),
+        ({"clip_norm": [2.0]}, "clip_norm must be one number, finite and positive"),
+        ({"clip_norm": 0}, "clip_norm must be finite and positive"),
+        ({"sampling_rate": np.full(40, 0.1)}, "sampling_rate must be one number"),
+        ({"loss": ["sum"]}, "loss must be one of"),
+        ({"phi": PHI.astype(complex)}, "phi must be an array of numbers"),
+        ({"phi": PHI.astype(str)}, "phi must be an array of numbers"),
+        ({"noisy_gradient": GRADIENT > 0}, "noisy_gradient must be an array of numbers"),
+        ({"phi": np.ma.masked_greater(PHI, 0.9)}, "phi has masked entries"),
+        ({"noisy_gradient": list(np.ma.masked_greater(GRADIENT, 0.0))}, "noisy_gradient has masked entries"),
+        ({"phi": PHI[:1], "noisy_gradient": GRADIENT[:0]}, "must hold at least one step"),
+        ({"phi": PHI[:, :0], "noisy_gradient": GRADIENT[:, :0]}, "of at least one coordinate"),
+        ({"preconditioner": "a"}, "preconditioner must be an array of numbers"),
+        ({"preconditioner": [1.0, 2.0]}, "preconditioner must have shape"),
+        ({"phi_labels": "abcd"}, "phi_labels must be 4 different names, each of them text, in a list"),
+        ({"phi_labels": {"a", "b", "c", "d"}}, "each of them text, in a list"),
+        ({"phi_labels": 4}, "each of them text, in a list"),
+        ({"phi_labels": [1, 2, 3, 4]}, "one is of type int"),
+        ({"phi_labels": ["a", None, "c", "d"]}, "one is of type NoneType"),
+        ({"phi_labels": [["a"], ["b"], ["c"], ["d"]]}, "one is of type list"),
+        ({"phi_labels": ["a", "b\0", "c", "d"]}, "a character that no file can keep"),
+        ({"phi_labels": ["a", "b\ud800", "c", "d"]}, "a character that no file can keep"),
+        ({"phi_labels": ["a", "b", "b", "c"]}, "got 4, 3 of them different"),
+        ({"model_prior_mean": 0.0, "model_prior_sd": 0.0}, "model_prior_sd must be finite and positive"),
+        ({"model_prior_mean": 0.0, "model_prior_sd": -1.0}, "model_prior_sd must be finite and positive"),
+        ({"model_prior_mean": 0.0, "model_prior_sd": np.inf}, "model_prior_sd must be finite and positive"),
+        ({"model_prior_mean": np.inf, "model_prior_sd": 1.0}, "model_prior_mean must be finite"),
+        ({"model_prior_mean": 0.0}, "go together"),
+        ({"model_prior_sd": [1.0, np.nan, 1.0, 1.0]}, "go together"),
+        ({"guarantee": "epsilon=1"}, "guarantee must be the Guarantee of a release"),
+        ({"guarantee": {"epsilon": 1.0}}, "guarantee must be the Guarantee of a release"),
+        ({"privacy": BUDGET, "num_steps": "600"}, "num_steps must be"),
+        ({"curvature": "a", "curvature_std": 1.0}, "curvature must be an array of numbers"),
+        ({"curvature": [[1.0], [1.0, 2.0]], "curvature_std": 1.0}, "curvature must be an array of numbers"),
+        ({"curvature": np.eye(2), "curvature_std": "x"}, "curvature_std must be an array of numbers"),
+    ],
+)
+def test_values_of_a_wrong_kind_are_one_line(changes, message):
+    with pytest.raises(na.ArgumentError, match=message) as error:
+        na.Release.from_arrays(**arguments(**changes))
+    assert "\n" not in str(error.value)
+
+
+def test_numbers_of_other_kinds_are_taken():
+    base = na.Release.from_arrays(**arguments(noise_multiplier=2))
+    unmasked = np.ma.masked_greater(GRADIENT, 1e9)
+    for changes in ({"phi": PHI.astype(object)}, {"phi": PHI.tolist()}, {"noisy_gradient": unmasked}):
+        made = na.Release.from_arrays(**arguments(noise_multiplier=np.float32(2), **changes))
+        np.testing.assert_array_equal(made.noisy_gradient, base.noisy_gradient)
+        np.testing.assert_array_equal(made.phi, base.phi)
+
+
+def test_labels_come_back_from_a_file_as_they_were(tmp_path):
+    labels = np.array(["", "größe, π", "a\nb", "chain"])
+    made = na.Release.from_arrays(**arguments(phi_labels=labels))
+    assert na.Release.load(made.save(tmp_path / "own.nc")).phi_labels == tuple(labels.tolist())
+
+
+class TestCurvature:
+    """A Hessian of the very records, released with little noise beside the trace."""
+
+    SD = 5.0
+    LONG, STEEP = dp_sgd(*DATA, seed=5, rate=0.004, steps=1500)
+
+    def with_curvature(self, matrix, std, *, by=1.0, **changes):
+        """The longer trace, divided by a number, with a curvature."""
+        given = {"phi": self.LONG, "noisy_gradient": self.STEEP / by, "learning_rate": 0.004 * by}
+        given |= {"curvature": matrix, "curvature_std": std}
+        return na.Release.from_arrays(**arguments(**given, **changes))
+
+    @pytest.fixture
+    def hessian(self):
+        x, y = DATA
+        p = 1 / (1 + np.exp(-x @ optimum(x, y)))
+        noise = np.random.default_rng(3).normal(scale=self.SD, size=(4, 4))
+        return (x * (p * (1 - p))[:, None]).T @ x + np.eye(4) + (noise + noise.T) / np.sqrt(2)
+
+    @staticmethod
+    def findings(made):
+        return [found for found in na.diagnose(made).findings if found.check == "released_curvature"]
+
+    def test_it_is_of_the_loss_as_named(self, hessian):
+        """Of the sum with loss="sum", and otherwise of the mean: multiplied back like the gradients."""
+        as_sum = self.with_curvature(hessian, self.SD)
+        np.testing.assert_array_equal(as_sum.curvature, hessian)
+        mean = (hessian / NUM_RECORDS, self.SD / NUM_RECORDS)
+        for made in (
+            self.with_curvature(*mean, by=BATCH, loss="mean", num_records=NUM_RECORDS),
+            self.with_curvature(*mean, by=BATCH, loss="expected_batch", expected_batch_size=BATCH),
+            # gradients scaled up to the whole sum
+            self.with_curvature(hessian, self.SD, by=RATE, loss="expected_batch", expected_batch_size=RATE),
+        ):
+            np.testing.assert_allclose(made.curvature, hessian, rtol=1e-12)
+            np.testing.assert_allclose(made.curvature_std, np.full((4, 4), self.SD), rtol=1e-12)
+            assert self.findings(made) == []
+
+    def test_one_of_minus_the_loss_is_refused(self, hessian):
+        with pytest.raises(na.ArgumentError, match=r"curvature\[0, 0\] is .* of its own sds below 0"):
+            na.Release.from_arrays(**arguments(curvature=-hessian, curvature_std=self.SD))
+        # Noise alone may bring an entry below 0.
+        small = np.diag([-3.0, 1.0, 1.0, 1.0]) * self.SD
+        assert na.Release.from_arrays(**arguments(curvature=small, curvature_std=self.SD)).dimension == 4
+
+    @pytest.mark.parametrize("factor", [1 / NUM_RECORDS, RATE, 1 / RATE, 5.0])
+    def test_other_units_are_a_warning(self, hessian, factor):
+        made = self.with_curvature(factor * hessian, factor * self.SD)
+        (found,) = self.findings(made)
+        assert (found.severity, found.num_coordinates) == ("warning", 4)
+        assert "\n" not in found.sentence()
+        with pytest.warns(na.GradientModelWarning, match="released curvature is not that of the trace"):
+            na.infer(made, method="exact", draws=10, chains=1, seed=1)
+
+    def test_clipping_and_noise_are_no_fault(self, hessian):
+        for factor in (0.6, 1.0, 1.6):
+            assert self.findings(self.with_curvature(factor * hessian, self.SD)) == []
+        for std in (1e4, np.inf):
+            assert self.findings(self.with_curvature(np.eye(4), std)) == []
+
+    def test_short_windows_raise_no_alarm(self, hessian):
+        """Windows of 1 to 20 relaxation times, whose slopes are overestimated by up to several times."""
+        for seed in range(40):
+            phi, gradient = dp_sgd(*DATA, seed=seed, rate=0.0003, steps=100 + 20 * seed)
+            made = na.Release.from_arrays(
+                **arguments(phi=phi, noisy_gradient=gradient, learning_rate=0.0003, curvature=hessian,
+                            curvature_std=self.SD)
+            )  # fmt: skip
+            assert self.findings(made) == []
+
+    def test_slopes_of_correlated_coordinates_are_compared_as_such(self):
+        """A regression on one iterate sees the others through it: 0.19 of the diagonal here, and no fault."""
+        matrix = 2000.0 * np.array([[1.0, 0.9], [0.9, 1.0]])
+        rng, now, phi, gradient = np.random.default_rng(1), np.zeros(2), [], []
+        for _ in range(4000):
+            phi.append(now)
+            gradient.append(RATE * matrix @ now + 20.0 * rng.standard_normal(2))
+            now = now - 0.002 * gradient[-1]
+        given = {"phi": np.array(phi), "noisy_gradient": np.array(gradient), "noise_multiplier": 10.0,
+                 "clip_norm": 2.0, "sampling_rate": RATE, "learning_rate": 0.002}  # fmt: skip
+        right = na.Release.from_arrays(**given, curvature=matrix, curvature_std=1.0)
+        assert na.diagnose(right).table["step"].max() < 0.4 * 0.002 * RATE * 2000.0
+        assert self.findings(right) == []
+        wrong = na.Release.from_arrays(**given, curvature=np.diag([2000.0, 2000.0]), curvature_std=1.0)
+        assert len(self.findings(wrong)) == 1
+        # Of the first coordinate alone nothing can be said, since the other moves its slope.
+        part = na.Release.from_arrays(**given, curvature=[[2000.0]], curvature_std=1.0)
+        assert self.findings(part) == []
+
+    def test_of_some_coordinates_is_enough_for_the_dense_method(self, hessian):
+        made = na.Release.from_arrays(**arguments(curvature=hessian[:2, :2], curvature_std=self.SD))
+        estimate = make_dense_prior(made).estimate
+        np.testing.assert_array_equal(estimate.matrix[:2, :2], hessian[:2, :2])
+        assert np.isinf(estimate.noise_std).sum() == 12
+        assert np.isinf(estimate.noise_std[2:]).all()
 
 
 class TestNoise:

@@ -156,6 +156,22 @@ def test_trace_priors_are_the_published_ones():
     assert model.tau_prior_scale is None
 
 
+def test_the_scale_of_tau_is_two_noise_sds_or_what_the_residuals_show():
+    scales = []
+    for extra in (0.0, 500.0):
+        release = make_release(subsampling_std=extra)
+        model = gm.make_gradient_model(release, subsampling_noise=True)
+        phi, g = window(release, 0.2)
+        residuals = [y - np.polyval(np.polyfit(x, y, 1), x) for x, y in zip(phi.T, g.T, strict=True)]
+        sd = np.sqrt(np.square(residuals).sum(axis=1) / (len(phi) - 2))
+        np.testing.assert_allclose(model.tau_prior_scale, np.maximum(2.0 * model.noise_std, sd), rtol=1e-9)
+        scales.append(model.tau_prior_scale / model.noise_std)
+        fixed = gm.make_gradient_model(release, subsampling_noise=True, subsampling_scale=3.0)
+        np.testing.assert_allclose(fixed.tau_prior_scale, 3.0 * model.noise_std)
+    np.testing.assert_allclose(scales[0], 2.0)
+    assert (scales[1] > 10.0).all()
+
+
 def test_model_prior_is_used_where_the_model_has_one():
     release = dataclasses.replace(
         make_release(),

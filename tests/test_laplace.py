@@ -1,5 +1,6 @@
 """Laplace's method: derivatives, modes, Stan's own optimizer, and the Gaussian against the posterior."""
 
+import dataclasses
 import os
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from exact_reference import CASES, make_cases
 from trace_cases import make_release
 
 from nadpvi import gradient_model as gm
-from nadpvi.bijectors import softplus
+from nadpvi.bijectors import inverse_softplus, softplus
 from nadpvi.engines.cmdstan import CmdStanEngine
 from nadpvi.engines.embedded import EmbeddedEngine
 from nadpvi.engines.programs import program_path
@@ -17,7 +18,7 @@ from nadpvi.errors import ArgumentError
 from nadpvi.gradient_model import mode
 from nadpvi.gradient_model.mode import find_modes, joint_derivatives
 from nadpvi.inference.exact import exact_marginals
-from nadpvi.inference.laplace import sample_laplace, sample_laplace_with_cmdstan
+from nadpvi.inference.laplace import gaussian_moments, sample_laplace, sample_laplace_with_cmdstan
 from nadpvi.inference.stan_data import make_stan_data, make_trace_data
 
 NAMES = ("v", "phi_star", "log_tau")
@@ -216,6 +217,47 @@ def test_settings_and_seeds():
     ):
         with pytest.raises(ArgumentError, match=message):
             sample_laplace(model, **({"seed": 3, **run} | bad))
+
+
+def tiny(model, factor):
+    """Return the model with gradients and noise in units 1 / factor times as large, v's prior an sd lower."""
+    sums = model.sums
+    scaled = dataclasses.replace(
+        sums, g_bar=sums.g_bar * factor, s_gp=sums.s_gp * factor, s_gg=sums.s_gg * factor**2
+    )
+    relative = model.v_prior_sd / softplus(model.v_prior_mean)
+    prior = inverse_softplus(softplus(model.v_prior_mean) * factor) - relative
+    return dataclasses.replace(
+        model,
+        sums=scaled,
+        noise_std=model.noise_std * factor,
+        v_prior_mean=prior,
+        v_prior_sd=relative,
+        tau_prior_scale=None if model.tau_prior_scale is None else model.tau_prior_scale * factor,
+    )
+
+
+@pytest.mark.parametrize("use_tau", [False, True])
+def test_the_unit_of_gradients_does_not_matter(use_tau):
+    """Curvatures of 3e-6 and less, where v is a logarithm: one more factor moves v by its logarithm alone."""
+    names = ("plain", "well determined", "tau well above the noise", "less noise than declared")
+    model = make_cases(400, use_tau=use_tau, names=names)
+    small, smaller = (find_modes(tiny(model, factor)) for factor in (1e-8, 1e-12))
+    assert small.has_converged.all()
+    assert (np.abs(small.v - tiny(model, 1e-8).v_prior_mean) > 1e-5).all()
+    assert smaller.has_converged.all()
+    np.testing.assert_allclose(smaller.v - small.v, np.log(1e-4), rtol=1e-5)
+    np.testing.assert_allclose(smaller.phi_star, small.phi_star, rtol=1e-6)
+    np.testing.assert_allclose(smaller.precision[:, :2, :2], small.precision[:, :2, :2], rtol=1e-4)
+    assert sample_laplace(tiny(model, 1e-8), draws=5, chains=1, seed=1).phi_star.shape == (1, 5, len(names))
+
+
+def test_moments_are_those_of_the_draws():
+    model = make_cases(800, use_tau=True, names=("plain", "negative slope"))
+    mean, sd = gaussian_moments(model)
+    draws = sample_laplace(model, draws=40_000, chains=1, seed=2).phi_star[0]
+    np.testing.assert_allclose((draws.mean(axis=0) - mean) / sd, 0.0, atol=5 / 200)
+    np.testing.assert_allclose(draws.std(axis=0) / sd, 1.0, atol=5 / np.sqrt(2 * 40_000))
 
 
 def test_draws_have_the_modes_mean_and_precision():

@@ -25,7 +25,7 @@ from nadpvi.inference.nuts import sample_nuts
 MEAN_LIMIT = SD_LIMIT = 0.02
 # Standard errors, of which there are up to 2,000 in one case: false alarm 0.1 %.
 SIGMAS = 5.0
-DRAWS = {"linear_regression": 6000, "adult": 1500}
+DRAWS = {"linear_regression": 6000, "adult": 1500, "categorical_dirichlet": 20_000}
 # The sd of a distribution with longer tails rests on a few draws in ten thousand; there the quantiles count.
 MOST_KURTOSIS = 8.0
 

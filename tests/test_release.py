@@ -11,6 +11,7 @@ import pytest
 import xarray as xr
 
 import nadpvi as na
+from nadpvi.containers.checksum import with_checksum
 from nadpvi.containers.storage import HEADER
 
 MODEL = na.models.LogisticRegression(outcome="y")
@@ -214,12 +215,14 @@ def test_forged_headers_are_one_line(made, tmp_path, change):
     for key in (*change, None):
         forged = {name: value for name, value in header.items() if name != key} if key else header | change
         data.attrs[HEADER] = json.dumps(forged)
-        (tmp_path / "forged.nc").write_bytes(data.to_netcdf(engine="h5netcdf"))
+        # With a checksum, so that what is behind it is reached.
+        (tmp_path / "forged.nc").write_bytes(with_checksum(data).to_netcdf(engine="h5netcdf"))
         if key in ("guarantee", "description", "config"):
             continue  # may be absent
-        with pytest.raises(na.FileError, match=r"forged\.nc is damaged") as error:
+        with pytest.raises(na.FileError, match=r"forged\.nc is damaged or edited: ") as error:
             na.Release.load(tmp_path / "forged.nc")
         assert "\n" not in str(error.value)
+        assert "checksum" not in str(error.value)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '"x"', "[" * 100_000])

@@ -3,6 +3,8 @@
 Heads of a coin: two kinds of records, so that the variance of a noisy gradient at the optimum is a short sum.
 """
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy.special import expit
@@ -122,6 +124,70 @@ def test_the_scale_of_its_prior_does_no_harm(traces, with_tau):
     for ours, other in zip(with_tau, wide, strict=True):
         assert abs(ours.tau.mean[0] - other.tau.mean[0]) < 0.2 * ours.tau.sd[0]
         assert abs(ours.phi_star.sd[0] / other.phi_star.sd[0] - 1) < 0.01
+
+
+def descents(*, size, num_steps, ratio, step, seed):
+    """Return a release of `size` healthy quadratic runs, tau `ratio` times the noise, and the truths.
+
+    The curvature is such that the iterates' spread does not depend on the ratio, as for more records.
+    """
+    rng = np.random.default_rng(seed)
+    kappa, noise = 0.1, 10.0
+    curvature, sd = 70.0 * np.hypot(1.0, ratio), noise * np.hypot(1.0, ratio)
+    phi_star = 0.3 * rng.standard_normal(size)
+    rate = step / (kappa * curvature)
+    now = phi_star + rate * sd / np.sqrt(step * (2 - step)) * rng.standard_normal(size)
+    phi, gradient = np.empty((2, num_steps, size))
+    for t in range(num_steps):
+        phi[t] = now
+        gradient[t] = kappa * curvature * (now - phi_star) + sd * rng.standard_normal(size)
+        now = now - rate * gradient[t]
+    release = na.Release.from_arrays(
+        phi=phi,
+        noisy_gradient=gradient,
+        noise_multiplier=noise,
+        clip_norm=1.0,
+        sampling_rate=kappa,
+        learning_rate=rate,
+        model_prior_mean=0.0,
+        model_prior_sd=100.0,
+    )
+    return release, phi_star, curvature, ratio * noise
+
+
+def coverage(table, truth):
+    """Return the share of 90 % intervals that hold the truth."""
+    return np.mean((table.quantiles[0] < truth) & (truth < table.quantiles[2]))
+
+
+class TestManyRecords:
+    """tau over the privacy noise grows with the root of the number of records."""
+
+    @pytest.mark.parametrize("ratio", [0.3, 1.0, 5.0, 25.0, 80.0])
+    def test_whatever_their_number_tau_and_phi_star_are_recovered(self, ratio):
+        """400 coordinates, 80 steps and 16 relaxation times each; 4 errors of a coverage are 0.06 to 0.07."""
+        release, phi_star, _, tau = descents(size=400, num_steps=100, ratio=ratio, step=0.2, seed=1)
+        model = make_gradient_model(release, phi_star_prior="model", subsampling_noise=True)
+        found = exact_marginals(model, grid_size=0)
+        assert coverage(found.phi_star, phi_star) > 0.79
+        if ratio >= 1.0:  # a tau that noise hides is its prior's business
+            assert abs(found.tau.mean.mean() / tau - 1.0) < 0.04
+            assert coverage(found.tau, tau) > 0.83
+
+    def test_the_curvature_is_as_uncertain_as_the_noise_makes_it(self):
+        """40 relaxation times: 0.9 less the regression's bias. With the noise alone it was 0.25."""
+        release, phi_star, curvature, _ = descents(size=200, num_steps=1000, ratio=4.7, step=0.05, seed=2)
+        model = make_gradient_model(release, phi_star_prior="model", subsampling_noise=True)
+        found = exact_marginals(model, grid_size=0)
+        assert coverage(found.curvature, curvature) > 0.68
+        assert coverage(found.phi_star, phi_star) > 0.82
+
+    def test_it_is_no_fault(self):
+        release, *_ = descents(size=4, num_steps=1000, ratio=25.0, step=0.2, seed=3)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            posterior = na.infer(release, method="exact", phi_star_prior="model", draws=50, seed=1)
+        assert {(item.check, item.severity) for item in posterior.findings} == {("extra_variance", "note")}
 
 
 def test_too_narrow_a_prior_would_show(traces):

@@ -21,6 +21,7 @@ class FakeRelease:
     learning_rate: np.ndarray = field(repr=False)
     final_phi: np.ndarray = field(repr=False)
     sums: None = None
+    description: None = None
     guide: None = None
 
 

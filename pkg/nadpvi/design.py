@@ -160,8 +160,8 @@ def make_design(
 ) -> Design:
     """Return the design that codes `predictors` (by default every column but the outcome).
 
-    A real or count column becomes one feature in its `feature_range`, a binary one a 0/1 feature labelled by its positive
-    level, a categorical one a 0/1 feature for each of its levels.
+    A real or count column becomes one feature in its `feature_range`, a binary one a 0/1 feature labelled by
+    its positive level, a categorical one a 0/1 feature for each of its levels.
 
     Parameters
     ----------

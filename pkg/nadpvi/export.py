@@ -1,15 +1,16 @@
 """A release for Stan itself: what CmdStan's command line, cmdstanr and other Stans need to sample it."""
 
+import contextlib
 import csv
 import io
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from nadpvi.containers.release import Release
-from nadpvi.containers.storage import check_writable, write_bytes
+from nadpvi.containers.storage import as_path, check_writable, write_bytes
 from nadpvi.diagnostics.burn_in import choose_burn_in
 from nadpvi.engines.data import check_data
 from nadpvi.engines.programs import inlined_program, program_path
@@ -72,8 +73,8 @@ def export_stan(
     ArgumentError
         If a setting is out of range, or the program cannot be used with this release.
     FileError
-        If a file exists and `overwrite` is false, or cannot be written. Nothing has been written then unless
-        a disk failed half-way.
+        If a file exists and `overwrite` is false, or cannot be written. No file is left then that was not
+        there before.
     """
     if program not in PROGRAMS:
         raise ArgumentError(f"program must be one of {', '.join(map(repr, PROGRAMS))} (got {program!r}).")
@@ -88,15 +89,25 @@ def export_stan(
     )
     content = json.dumps(check_data(_entries(program, model, release)), allow_nan=False)
     text = inlined_program(program_path(program))
-    place = Path(folder)
-    files = ExportedFiles(Path(data), place / f"{program}.stan", place / _LABELS)
+    place = as_path(folder, name="folder")
+    files = ExportedFiles(as_path(data, name="data"), place / f"{program}.stan", place / _LABELS)
     if len({path.resolve() for path in files}) < len(files):
         raise ArgumentError("the data file must not have the name of a file in the program's folder.")
     _check_place(place, files, overwrite=overwrite)
-    write_bytes(text.encode(), files.program, overwrite=overwrite)
-    write_bytes(_labels(model, release).encode(), files.labels, overwrite=overwrite)
-    write_bytes(content.encode(), files.data, overwrite=overwrite)
+    labels = _labels(model, release)
+    _write_all(zip(files, (content, text, labels), strict=True), overwrite=overwrite)
     return files
+
+
+def _write_all(contents: Iterable[tuple[Path, str]], *, overwrite: bool) -> None:
+    """Write texts to files, and take away the new ones among them if any cannot be written."""
+    with contextlib.ExitStack() as undo:
+        for path, text in contents:
+            is_new = not path.exists()
+            write_bytes(text.encode(), path, overwrite=overwrite)
+            if is_new:
+                undo.callback(path.unlink, missing_ok=True)
+        undo.pop_all()
 
 
 def _entries(program: str, model: GradientModel, release: Release) -> dict[str, StanDataEntry]:

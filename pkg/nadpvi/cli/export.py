@@ -22,7 +22,7 @@ def export(
     trace: Annotated[
         bool, typer.Option("--trace", help="The program that reads the trace row by row: slow, for checking.")
     ] = False,
-    burn_in: options.BurnIn = None,
+    burn_in: options.BurnInOrAuto = None,
     phi_star_prior: options.PhiStarPrior = "trace",
     curvature_prior: options.CurvaturePrior = "trace",
     subsampling_noise: options.SubsamplingNoise = True,

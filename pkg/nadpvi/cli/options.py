@@ -154,7 +154,8 @@ Method = Annotated[
     typer.Option(
         "--method",
         help="nuts (Stan), exact (independent draws of the same posterior, without Stan, in a moment), or "
-        "laplace (a Gaussian approximation).",
+        "laplace (a Gaussian approximation), or dense (a curvature matrix, for correlated or one-hot "
+        "predictors, without Stan).",
     ),
 ]
 Draws = Annotated[int, typer.Option("--draws", help="Kept draws per chain.")]

@@ -180,7 +180,7 @@ def fit(
     seed: options.Seed = None,
     phi_star_prior: options.PhiStarPrior = "trace",
     curvature_prior: options.CurvaturePrior = "trace",
-    burn_in: options.BurnIn = None,
+    burn_in: options.BurnInOrAuto = None,
     subsampling_noise: options.SubsamplingNoise = True,
     engine: options.EngineName = "auto",
     adapt_delta: options.AdaptDelta = 0.8,

@@ -12,7 +12,7 @@ from nadpvi.containers.release import Release
 from nadpvi.containers.storage import file_kind
 from nadpvi.diagnostics.findings import Finding
 from nadpvi.diagnostics.release import Diagnostics, diagnose
-from nadpvi.errors import ArgumentError
+from nadpvi.errors import ArgumentError, FileError
 
 __all__ = ["print_posterior", "summary"]
 
@@ -36,15 +36,27 @@ def summary(
     """
     with warnings_as_lines():
         if file_kind(file) == "release":
-            print_release(Release.load(file), as_json=json)
+            release = Release.load(file)
+            _account(release, file)
+            print_release(release, as_json=json)
         else:
-            print_posterior(Posterior.load(file), as_json=json, probability=probability)
+            posterior = Posterior.load(file)
+            _account(posterior, file)
+            print_posterior(posterior, as_json=json, probability=probability)
+
+
+def _account(made: Release | Posterior, file: Path) -> None:
+    """Account a file's guarantee in full before it is printed, or raise `FileError`."""
+    try:
+        made.check_guarantee()
+    except ArgumentError as error:
+        raise FileError(f"{file} is damaged or edited: {error}") from error
 
 
 def print_release(release: Release, *, as_json: bool) -> None:
     """Print a release's guarantee and settings."""
     facts: dict[str, Any] = {
-        "steps": release.num_steps,
+        **_steps(release),
         "coordinates": release.dimension,
         "noise_multiplier": release.noise_multiplier,
         "clip_norm": release.clip_norm,
@@ -64,13 +76,24 @@ def print_release(release: Release, *, as_json: bool) -> None:
         return
     print_text("No guarantee on record." if release.guarantee is None else release.guarantee.sentence())
     for name, value in facts.items():
-        print_text(f"{name}: {value:g}")
+        print_text(f"{name}: {value if isinstance(value, str | int) else format(value, 'g')}")
     if isinstance(found, str):
         print_text(f"diagnostics: none, {found}")
         return
     _print_findings(found.findings)
     for line in found.not_checked:
         print_text(f"not checked: {line}")
+
+
+def _steps(release: Release) -> dict[str, int | str]:
+    """Return how many steps were taken, where that is known, and what of them is in a release."""
+    taken = None if release.guarantee is None else release.guarantee.num_steps
+    if release.sums is not None:
+        facts: dict[str, int | str] = {} if taken is None else {"steps": taken}
+        return facts | {"keeps": "sums", "window_steps": release.sums.num_steps}
+    if taken is None or taken == release.num_steps:
+        return {"steps": release.num_steps, "keeps": "trace"}
+    return {"steps": taken, "keeps": "trace", "kept_steps": release.num_steps}
 
 
 def print_posterior(posterior: Posterior, *, as_json: bool, probability: float = 0.9) -> None:

@@ -2,22 +2,26 @@
 
 A release holds noisy *sums* of clipped gradients. Other programs divide them, by the expected batch size for
 the most part, and a step size and a noise that belong to the divided gradient would give intervals that are
-wrong by that factor. So gradients are multiplied back here, and step sizes divided.
+wrong by that factor. So gradients, and a curvature beside them, are multiplied back here, and step sizes
+divided.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nadpvi.checks import check_count, check_positive
+from nadpvi.containers.array_labels import coordinate_labels
+from nadpvi.containers.array_numbers import real_array, single_number
+from nadpvi.containers.release_checks import check_curvature
 from nadpvi.containers.trace_checks import check_steps
 from nadpvi.errors import ArgumentError
 from nadpvi.privacy.budget import PrivacyBudget
 from nadpvi.privacy.guarantee import Guarantee
 from nadpvi.privacy.guarantee_maker import make_guarantee
-from nadpvi.privacy.parameters import check_sampling_rate
+from nadpvi.privacy.parameters import check_num_steps, check_sampling_rate
 
 __all__ = ["LOSSES", "SummedTrace", "foreign_fields", "summed_trace"]
 
@@ -25,18 +29,43 @@ Array = NDArray[np.float64]
 
 LOSSES = ("sum", "mean", "expected_batch")
 
+_PER_COORDINATE = "a number, or one for each coordinate"
+_NON_NEGATIVE, _POSITIVE = "finite and not negative", "finite and positive"
+_TINY = np.nextafter(0.0, 1.0)
+
 
 class SummedTrace(NamedTuple):
     """A trace in the units of a release.
 
     ``phi`` and ``noisy_gradient`` have shape (T, D), ``learning_rate`` is a scalar or (D,); ``final_phi`` is
-    the iterate after the last step, of size 0 where it is not known.
+    the iterate after the last step, of size 0 where it is not known. ``curvature_factor`` is what a Hessian
+    in the trace's units is multiplied by to be one of the loss summed over the records.
     """
 
     phi: Array
     noisy_gradient: Array
     learning_rate: Array
     final_phi: Array
+    curvature_factor: float
+
+
+class ForeignFields(TypedDict):
+    """Arguments of `nadpvi.Release` for a trace from elsewhere."""
+
+    phi: Array
+    noisy_gradient: Array
+    final_phi: Array
+    noise_multiplier: float
+    clip_norm: float
+    sampling_rate: float
+    preconditioner: Array
+    learning_rate: Array
+    model_prior_mean: Array
+    model_prior_sd: Array
+    phi_labels: tuple[str, ...]
+    curvature: Array | None
+    curvature_std: Array | None
+    guarantee: Guarantee | None
 
 
 def summed_trace(
@@ -65,7 +94,13 @@ def summed_trace(
         num_records=num_records,
         expected_batch_size=expected_batch_size,
     )
-    iterates, gradients = _numbers("phi", phi), _numbers("noisy_gradient", noisy_gradient)
+    iterates = real_array("phi", phi, dims=(2,), shape="shape (T, D)")
+    gradients = real_array("noisy_gradient", noisy_gradient, dims=(2,), shape="shape (T, D)")
+    if not gradients.size:
+        raise ArgumentError(
+            "noisy_gradient must hold at least one step of at least one coordinate, shape (T, D) "
+            f"(got {gradients.shape})."
+        )
     steps = gradients.shape[0]
     if iterates.shape[0] not in (steps, steps + 1) or iterates.shape[1:] != gradients.shape[1:]:
         raise ArgumentError(
@@ -74,7 +109,7 @@ def summed_trace(
         )
     if not np.isfinite(iterates[steps:]).all():
         raise ArgumentError("phi is not finite after the last step; the run diverged.")
-    rates = _numbers("learning_rate", learning_rate, dims=(0, 1))
+    rates = real_array("learning_rate", learning_rate, dims=(0, 1), shape=_PER_COORDINATE)
     if (rates <= 0).any() or np.isinf(rates).any():
         raise ArgumentError("learning_rate must be finite and positive; leave it out if it is not known.")
     check_steps(iterates, gradients, learning_rate=rates)
@@ -83,6 +118,7 @@ def summed_trace(
         noisy_gradient=factor * gradients,
         learning_rate=rates / factor,
         final_phi=iterates[steps:].reshape(-1),
+        curvature_factor=1.0 if loss == "sum" else factor / sampling_rate,
     )
 
 
@@ -90,7 +126,7 @@ def _divisor(
     loss: str, *, sampling_rate: float, num_records: int | None, expected_batch_size: float | None
 ) -> float:
     """Return what the noisy sums were divided by, or raise `ArgumentError`."""
-    if loss not in LOSSES:
+    if not isinstance(loss, str) or loss not in LOSSES:
         raise ArgumentError(f"loss must be one of {', '.join(map(repr, LOSSES))} (got {loss!r}).")
     needed = {"sum": None, "mean": "num_records", "expected_batch": "expected_batch_size"}[loss]
     for name, value in (("num_records", num_records), ("expected_batch_size", expected_batch_size)):
@@ -104,18 +140,6 @@ def _divisor(
     if expected_batch_size is not None:
         return check_positive("expected_batch_size", expected_batch_size)
     return 1.0
-
-
-def _numbers(name: str, values: Any, *, dims: tuple[int, ...] = (2,)) -> Array:
-    """Return a float64 array with a number of dims that is allowed, or raise `ArgumentError`."""
-    shape = "shape (T, D)" if dims == (2,) else "a number, or one for each coordinate"
-    try:
-        array = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError, RuntimeError):  # PyTorch's for a tensor that is being differentiated
-        raise ArgumentError(f"{name} must be an array of numbers, {shape}.") from None
-    if array.ndim not in dims:
-        raise ArgumentError(f"{name} must be an array of {shape} (got {array.shape}).")
-    return array
 
 
 def foreign_fields(
@@ -136,9 +160,13 @@ def foreign_fields(
     guarantee: Guarantee | None,
     privacy: PrivacyBudget | None,
     num_steps: int | None,
-) -> dict[str, Any]:
+    curvature: ArrayLike | None,
+    curvature_std: ArrayLike | None,
+) -> ForeignFields:
     """Return what `nadpvi.Release.from_arrays` was given, as arguments of `nadpvi.Release`."""
-    rate = check_sampling_rate(sampling_rate)
+    rate = check_sampling_rate(single_number("sampling_rate", sampling_rate, rule="in (0, 1]"))
+    sigma = single_number("noise_multiplier", noise_multiplier, rule=_NON_NEGATIVE, least=0.0)
+    clip = single_number("clip_norm", clip_norm, rule=_POSITIVE, least=_TINY)
     trace = summed_trace(
         phi=phi,
         noisy_gradient=noisy_gradient,
@@ -149,6 +177,11 @@ def foreign_fields(
         expected_batch_size=expected_batch_size,
     )
     steps, dimension = trace.phi.shape
+    if guarantee is not None and not isinstance(guarantee, Guarantee):
+        raise ArgumentError(
+            f"guarantee must be the Guarantee of a release, as it was (got type {type(guarantee).__name__}); "
+            "or name a budget by privacy."
+        )
     if num_steps is not None and privacy is None:
         raise ArgumentError("num_steps goes with privacy; leave it out.")
     if privacy is not None:
@@ -156,36 +189,54 @@ def foreign_fields(
             raise ArgumentError("give guarantee or privacy, not both.")
         guarantee = _stated_guarantee(
             privacy,
-            noise_multiplier=noise_multiplier,
-            clip_norm=clip_norm,
+            noise_multiplier=sigma,
+            clip_norm=clip,
             sampling_rate=rate,
-            num_steps=steps if num_steps is None else num_steps,
+            num_steps=steps if num_steps is None else check_num_steps(num_steps),
             num_records_is_public=num_records is not None,
         )
-    per_coordinate = {
-        "preconditioner": preconditioner,
-        "learning_rate": trace.learning_rate,
-        "model_prior_mean": model_prior_mean,
-        "model_prior_sd": model_prior_sd,
-    }
-    labels = (f"phi[{i}]" for i in range(dimension)) if phi_labels is None else phi_labels
-    return {
-        "phi": trace.phi,
-        "noisy_gradient": trace.noisy_gradient,
-        "final_phi": trace.final_phi,
-        "noise_multiplier": noise_multiplier,
-        "clip_norm": clip_norm,
-        "sampling_rate": rate,
-        "phi_labels": tuple(labels),
-        "guarantee": guarantee,
-        **{name: _per_coordinate(name, value, dimension) for name, value in per_coordinate.items()},
-    }
+    mean, sd = _prior(model_prior_mean, model_prior_sd, dimension)
+    matrix, std = check_curvature(curvature, curvature_std, dimension=dimension)
+    factor = trace.curvature_factor
+    return ForeignFields(
+        phi=trace.phi,
+        noisy_gradient=trace.noisy_gradient,
+        final_phi=trace.final_phi,
+        noise_multiplier=sigma,
+        clip_norm=clip,
+        sampling_rate=rate,
+        preconditioner=_per_coordinate("preconditioner", preconditioner, dimension),
+        learning_rate=_per_coordinate("learning_rate", trace.learning_rate, dimension),
+        model_prior_mean=mean,
+        model_prior_sd=sd,
+        phi_labels=coordinate_labels(phi_labels, dimension=dimension),
+        curvature=None if matrix is None else factor * matrix,
+        curvature_std=None if std is None else factor * std,
+        guarantee=guarantee,
+    )
 
 
 def _per_coordinate(name: str, value: ArrayLike, dimension: int) -> Array:
     """Return a scalar as a constant vector, and a vector as it is."""
-    array = _numbers(name, value, dims=(0, 1))
+    array = real_array(name, value, dims=(0, 1), shape=_PER_COORDINATE)
+    if array.ndim == 1 and array.shape != (dimension,):
+        raise ArgumentError(f"{name} must have shape ({dimension},) (got {array.shape}).")
     return np.full(dimension, float(array)) if array.ndim == 0 else array
+
+
+def _prior(mean: ArrayLike, sd: ArrayLike, dimension: int) -> tuple[Array, Array]:
+    """Return mean and sd of phi_star's prior, (D,), both NaN where there is none."""
+    means = _per_coordinate("model_prior_mean", mean, dimension)
+    sds = _per_coordinate("model_prior_sd", sd, dimension)
+    if np.isinf(means).any():
+        raise ArgumentError("model_prior_mean must be finite, or NaN where there is no prior.")
+    if (sds <= 0).any() or np.isinf(sds).any():
+        raise ArgumentError("model_prior_sd must be finite and positive, or NaN where there is no prior.")
+    if (np.isnan(means) != np.isnan(sds)).any():
+        raise ArgumentError(
+            "model_prior_mean and model_prior_sd go together: give both for a coordinate, or neither."
+        )
+    return means, sds
 
 
 def _stated_guarantee(

@@ -14,6 +14,9 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from nadpvi.arviz_bridge import to_arviz
+from nadpvi.containers.checksum import with_checksum
+from nadpvi.containers.posterior_checks import GROUPS, check_groups, check_settings, read_findings
+from nadpvi.containers.promise_checks import check_promise
 from nadpvi.containers.release import Release
 from nadpvi.containers.storage import HEADER, load_file, to_netcdf, write_bytes
 from nadpvi.containers.variables import model_variables
@@ -26,14 +29,15 @@ from nadpvi.models import Model
 from nadpvi.models.parameters import unconstrain_draws
 from nadpvi.predictive import predict_mean
 from nadpvi.privacy.guarantee import Guarantee
+from nadpvi.privacy.guarantee_check import check_accounted
 from nadpvi.tables import TableLike
 
 __all__ = ["Posterior", "model_variables"]
 
 Array = NDArray[np.float64]
 
-_FORMAT_VERSION = 1
-_GROUPS = ("posterior", "sample_stats", "observed_data", "constant_data")
+_FORMAT_VERSION = 2
+_SUMMED_SINCE = 2  # files of this format and later hold a checksum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -59,16 +63,17 @@ class Posterior:
     description: ModelDescription | None = None
 
     def __post_init__(self) -> None:
-        unknown = sorted(set(self.groups) - set(_GROUPS))
-        if "posterior" not in self.groups or unknown:
-            raise ArgumentError(f"groups must be among {list(_GROUPS)}, with posterior (got {unknown}).")
-        try:
-            json.dumps(self.settings)
-        except (TypeError, ValueError) as error:
-            raise ArgumentError(f"settings must be JSON types, for the file: {error}.") from None
-        for name, variable in self.groups["posterior"].data_vars.items():
-            if variable.dims[:2] != ("chain", "draw"):
-                raise ArgumentError(f"{name} must have dims (chain, draw, ...) (got {variable.dims}).")
+        check_groups(self.groups)
+        check_settings(self.settings)
+        check_promise(self.guarantee, description=self.description)
+
+    def check_guarantee(self) -> None:
+        """Raise `ArgumentError` if the epsilon on record is below what its settings spend: up to seconds.
+
+        See `nadpvi.privacy.guarantee_check`.
+        """
+        if self.guarantee is not None:
+            check_accounted(self.guarantee)
 
     def __repr__(self) -> str:
         sizes = self.groups["posterior"].sizes
@@ -81,7 +86,7 @@ class Posterior:
 
     def to_datatree(self) -> xr.DataTree:
         """Return an xarray DataTree with one node a group; `tree["posterior"]` holds the draws."""
-        tree = xr.DataTree.from_dict({name: self.groups[name] for name in _GROUPS if name in self.groups})
+        tree = xr.DataTree.from_dict({name: self.groups[name] for name in GROUPS if name in self.groups})
         tree.attrs[HEADER] = json.dumps(self._header())
         return tree
 
@@ -133,8 +138,7 @@ class Posterior:
     @property
     def findings(self) -> tuple[Finding, ...]:
         """What the checks of the release and of the draws found when this was made."""
-        kept = self.settings.get("diagnostics") or {}
-        return tuple(Finding.from_dict(item) for item in kept.get("findings", ()))
+        return read_findings(self.settings)
 
     def predict(self, table: TableLike) -> Array:
         """Return the posterior predictive mean of the outcome, one number a row of `table`, shape (N,).
@@ -148,6 +152,7 @@ class Posterior:
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write the posterior to a netCDF file, whole or not at all, and return its path.
 
+        Its checksum finds damage and careless edits, not a forger (`nadpvi.containers.checksum`).
         Any program that reads ArviZ's netCDF groups can open the file.
 
         Raises
@@ -155,7 +160,7 @@ class Posterior:
         FileError
             If the file exists and `overwrite` is false, or cannot be written.
         """
-        return write_bytes(to_netcdf(self.to_datatree()), path, overwrite=overwrite)
+        return write_bytes(to_netcdf(with_checksum(self.to_datatree())), path, overwrite=overwrite)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Posterior":
@@ -167,7 +172,13 @@ class Posterior:
             If the file is missing, foreign or damaged, holds something other than a posterior, or is of a
             newer format.
         """
-        return load_file(path, kind="posterior", format_version=_FORMAT_VERSION, build=cls._from_file)
+        return load_file(
+            path,
+            kind="posterior",
+            format_version=_FORMAT_VERSION,
+            summed_since=_SUMMED_SINCE,
+            build=cls._from_file,
+        )
 
     @classmethod
     def from_cmdstan(
@@ -228,8 +239,8 @@ class Posterior:
         """Build a posterior from what its file holds."""
         guarantee, description = header["guarantee"], header["description"]
         made = cls(
-            groups={name: tree[name].to_dataset() for name in _GROUPS if name in tree.children},
-            settings=dict(header["settings"]),
+            groups={name: tree[name].to_dataset() for name in GROUPS if name in tree.children},
+            settings=header["settings"],
             guarantee=None if guarantee is None else Guarantee.from_dict(guarantee),
             description=None if description is None else ModelDescription.from_dict(description),
         )

@@ -19,14 +19,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from nadpvi.config import DPVIConfig
 from nadpvi.containers.arrays import foreign_fields
+from nadpvi.containers.checksum import with_checksum
+from nadpvi.containers.promise_checks import check_parts
 from nadpvi.containers.release_checks import (
     check_coordinates,
     check_curvature,
     check_finite_steps,
-    check_settings,
 )
-from nadpvi.containers.release_file import FORMAT_VERSION, PER_COORDINATE, release_dataset, release_fields
-from nadpvi.containers.storage import load_file, package_versions, to_netcdf, write_bytes
+from nadpvi.containers.release_file import PER_COORDINATE, load_release_file, release_dataset, release_fields
+from nadpvi.containers.storage import package_versions, to_netcdf, write_bytes
 from nadpvi.containers.trace_checks import check_claimed_noise
 from nadpvi.description import ModelDescription
 from nadpvi.errors import ArgumentError
@@ -34,6 +35,7 @@ from nadpvi.gradient_model.data import TraceSums
 from nadpvi.guides import Guide
 from nadpvi.privacy.budget import PrivacyBudget
 from nadpvi.privacy.guarantee import Guarantee
+from nadpvi.privacy.guarantee_check import check_accounted
 
 __all__ = ["Release"]
 
@@ -112,14 +114,6 @@ class Release:
             )
         vectors = {name: getattr(self, name) for name in PER_COORDINATE}
         check_coordinates(vectors, labels=self.phi_labels, dimension=self.dimension)
-        check_settings(
-            noise_multiplier=self.noise_multiplier,
-            clip_norm=self.clip_norm,
-            sampling_rate=self.sampling_rate,
-            preconditioner=self.preconditioner,
-            guarantee=self.guarantee,
-            num_steps=self.num_steps,
-        )
         matrix, std = check_curvature(self.curvature, self.curvature_std, dimension=self.dimension)
         object.__setattr__(self, "curvature", matrix)
         object.__setattr__(self, "curvature_std", std)
@@ -130,12 +124,7 @@ class Release:
             final = self.phi[-1] - self.learning_rate * self.noisy_gradient[-1]
             final.setflags(write=False)
             object.__setattr__(self, "final_phi", final)
-        if self.final_phi.shape != (self.dimension,):
-            raise ArgumentError(
-                f"final_phi must have shape {(self.dimension,)} (got {self.final_phi.shape})."
-            )
-        if self.sums is not None and self.sums.num_parameters != self.dimension:
-            raise ArgumentError(f"sums must be of {self.dimension} coordinates.")
+        check_parts(self)
 
     @property
     def num_steps(self) -> int:
@@ -162,6 +151,14 @@ class Release:
     def is_private(self) -> bool:
         """Whether a differential privacy guarantee stands behind this trace."""
         return self.guarantee is not None and self.guarantee.is_private
+
+    def check_guarantee(self) -> None:
+        """Raise `ArgumentError` if epsilon on record is below what is accounted anew: up to seconds.
+
+        A plain fault is found wherever a release is made or loaded (`nadpvi.privacy.guarantee_check`).
+        """
+        if self.guarantee is not None:
+            check_accounted(self.guarantee)
 
     def __repr__(self) -> str:
         promise = "no guarantee on record" if self.guarantee is None else self.guarantee.sentence()
@@ -208,10 +205,9 @@ class Release:
         loss : {"sum", "mean", "expected_batch"}
             What the noisy sums were divided by: nothing; ``sampling_rate * num_records``, for the gradient of
             the mean loss of a data set; or `expected_batch_size`, whatever number that was.
-        num_records : int, optional
-            A public number of records, for "mean" only.
-        expected_batch_size : float, optional
-            For "expected_batch" only, never a batch's own size. Opacus: ``optimizer.expected_batch_size``.
+        num_records, expected_batch_size : int, float, optional
+            For "mean" only, a public number of records; for "expected_batch" only, never a batch's own size
+            (Opacus: ``optimizer.expected_batch_size``).
         phi_labels : sequence of str, optional
             D labels; ``phi[0]``, ``phi[1]``, ... when omitted.
         model_prior_mean, model_prior_sd : array_like, shape (D,) or scalar, optional
@@ -219,13 +215,14 @@ class Release:
         guarantee : Guarantee, optional
             The guarantee under which the trace was made, if there is one on record.
         privacy : PrivacyBudget, optional
-            Or the (epsilon, delta) that the run is known to keep: sigma, kappa and T are accounted here, for
-            Poisson sampling, and what they spend goes on record.
+            Or the (epsilon, delta) that the run is known to keep: sigma, kappa and T are accounted here and
+            go on record. That the noise was real and secret, and the sampling Poisson, is taken on your word.
         num_steps : int, optional
             With `privacy`: noisy gradients that were drawn, if more than are given.
         curvature, curvature_std : array_like, shape (M, M), optional
-            A noisy Hessian of the negative log likelihood in phi's first M coordinates, and the sd > 0 of its
-            entries' noise (or one number); infinite where nothing is said. Not accounted here.
+            A noisy Hessian in phi's first M coordinates, and the sd > 0 of its entries' noise (or one
+            number), infinite where nothing is said; not accounted here. It is that of the summed loss with
+            "sum", of the mean loss with "mean" or "expected_batch", and multiplied back like the gradients.
 
         Raises
         ------
@@ -262,9 +259,10 @@ class Release:
             guarantee=guarantee,
             privacy=privacy,
             num_steps=num_steps,
+            curvature=curvature,
+            curvature_std=curvature_std,
         )
-        fields |= {"curvature": curvature, "curvature_std": curvature_std, "versions": package_versions()}
-        made = cls(**fields)
+        made = cls(**fields, versions=package_versions())
         check_claimed_noise(made.phi, made.noisy_gradient, noise_std=made.noise_std, loss=loss)
         return made
 
@@ -275,12 +273,14 @@ class Release:
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write the release to a netCDF file, whole or not at all, and return its path.
 
+        Its checksum finds damage and careless edits, not a forger (`nadpvi.containers.checksum`).
+
         Raises
         ------
         FileError
             If the file exists and `overwrite` is false, or cannot be written.
         """
-        return write_bytes(to_netcdf(self.to_dataset()), path, overwrite=overwrite)
+        return write_bytes(to_netcdf(with_checksum(self.to_dataset())), path, overwrite=overwrite)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Release":
@@ -289,10 +289,9 @@ class Release:
         Raises
         ------
         FileError
-            If the file is missing, foreign or damaged, holds something other than a release, or is of a newer
-            format.
+            If the file is missing, foreign or damaged, holds no release, or is of a newer format.
         """
-        return load_file(path, kind="release", format_version=FORMAT_VERSION, build=cls._from_file)
+        return load_release_file(path, build=cls._from_file)
 
     @classmethod
     def _from_file(cls, data: xr.DataTree, header: dict[str, Any]) -> "Release":

@@ -1,7 +1,9 @@
 """A release as it lies in its file: arrays, and a JSON header with everything else."""
 
 import json
-from typing import Any, Protocol
+import os
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import xarray as xr
@@ -9,16 +11,19 @@ from numpy.typing import NDArray
 
 from nadpvi.checks import check_positive, check_real
 from nadpvi.config import DPVIConfig
-from nadpvi.containers.storage import HEADER
+from nadpvi.containers.storage import HEADER, load_file
 from nadpvi.description import ModelDescription
 from nadpvi.gradient_model.data import TraceSums
 from nadpvi.privacy.guarantee import Guarantee
 
-__all__ = ["FORMAT_VERSION", "PER_COORDINATE", "release_dataset", "release_fields"]
+__all__ = ["PER_COORDINATE", "load_release_file", "release_dataset", "release_fields"]
 
 Array = NDArray[np.float64]
 
-FORMAT_VERSION = 2
+_T = TypeVar("_T")
+
+_FORMAT_VERSION = 3
+_SUMMED_SINCE = 3  # files of this format and later hold a checksum
 PER_COORDINATE = ("preconditioner", "learning_rate", "model_prior_mean", "model_prior_sd")
 _CURVATURE = ("curvature", "curvature_std")
 _SUMS = ("phi_bar", "g_bar", "s_pp", "s_gp", "s_gg")
@@ -57,6 +62,19 @@ class _Release(Protocol):
     def versions(self) -> dict[str, str]: ...
 
 
+def load_release_file(
+    path: str | os.PathLike[str], *, build: Callable[[xr.DataTree, dict[str, Any]], _T]
+) -> _T:
+    """Return ``build(tree, header)`` for the file of a release; see `load_file`."""
+    return load_file(
+        path,
+        kind="release",
+        format_version=_FORMAT_VERSION,
+        summed_since=_SUMMED_SINCE,
+        build=build,
+    )
+
+
 def release_dataset(release: _Release) -> xr.Dataset:
     """Return a release's arrays as a Dataset whose one attribute is its JSON header."""
     per_step = {"iterates": release.phi, "noisy_gradient": release.noisy_gradient}
@@ -75,7 +93,7 @@ def _header(release: _Release) -> dict[str, Any]:
     """Return everything that is not an array, as JSON types."""
     return {
         "kind": "release",
-        "format_version": FORMAT_VERSION,
+        "format_version": _FORMAT_VERSION,
         "window_steps": None if release.sums is None else release.sums.num_steps,
         "noise_multiplier": release.noise_multiplier,
         "clip_norm": release.clip_norm,

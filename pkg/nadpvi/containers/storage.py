@@ -18,10 +18,12 @@ from typing import Any, TypeVar
 
 import xarray as xr
 
+from nadpvi.containers.checksum import HEADER, is_intact
 from nadpvi.errors import ArgumentError, FileError, NadpviError
 
 __all__ = [
     "HEADER",
+    "as_path",
     "check_netcdf",
     "check_not_an_input",
     "check_writable",
@@ -31,9 +33,6 @@ __all__ = [
     "to_netcdf",
     "write_bytes",
 ]
-
-# One attribute holds everything that is not an array: netCDF attributes cannot hold None, bool or dicts.
-HEADER = "nadpvi_header"
 
 _T = TypeVar("_T")
 
@@ -61,6 +60,13 @@ def _package_versions() -> tuple[tuple[str, str], ...]:
     return tuple(versions.items())
 
 
+def as_path(path: object, *, name: str = "path") -> Path:
+    """Return what names a file as a `Path`, or raise `ArgumentError`."""
+    if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
+        raise ArgumentError(f"{name} must be a text or a path (got {type(path).__name__}).")
+    return Path(path)
+
+
 def check_writable(path: str | os.PathLike[str], *, overwrite: bool, is_private: bool = False) -> Path:
     """Return `path` as a `Path` after checking that a file may be put there.
 
@@ -68,9 +74,12 @@ def check_writable(path: str | os.PathLike[str], *, overwrite: bool, is_private:
     ------
     FileError
         If its folder is missing or not writable, if it is a folder or special file, or if it exists and
-        `overwrite` is false. A ledger, and a checkpoint unless `is_private`, is not replaced even so.
+        `overwrite` is false, or is a link to nothing. A ledger, and a checkpoint unless `is_private`, is not
+        replaced even so.
+    ArgumentError
+        If `path` is no path.
     """
-    target = Path(path)
+    target = as_path(path)
     try:
         if target.exists() and not target.is_file():
             raise FileError(f"{target} is not a regular file; name another output file.")
@@ -78,6 +87,10 @@ def check_writable(path: str | os.PathLike[str], *, overwrite: bool, is_private:
             raise FileError(f"{target} is a {kind}, which nothing replaces; choose another name.")
         if target.exists() and not overwrite:
             raise FileError(f"{target} exists; choose another name or allow it to be replaced (--force).")
+        if target.is_symlink() and not target.exists() and not overwrite:
+            raise FileError(
+                f"{target} is a link to a file that does not exist; remove the link, or choose another name."
+            )
         if not target.parent.is_dir():
             raise FileError(f"folder {target.parent} does not exist; create it first.")
         if not os.access(target.parent, os.W_OK | os.X_OK):
@@ -191,6 +204,7 @@ def load_file(
     kind: str,
     format_version: int,
     build: Callable[[xr.DataTree, dict[str, Any]], _T],
+    summed_since: int | None = None,
 ) -> _T:
     """Return ``build(tree, header)`` for a file of ours.
 
@@ -204,6 +218,8 @@ def load_file(
         The newest version that can be read.
     build : callable
         Makes the container; what it raises on a forged header becomes one line.
+    summed_since : int, optional
+        The first version whose files hold a checksum (`nadpvi.containers.checksum`).
 
     Raises
     ------
@@ -214,19 +230,29 @@ def load_file(
     header = _header(tree, path)
     if header.get("kind") != kind:
         raise FileError(f"{path} holds a {header.get('kind')}; expected a {kind}.")
-    found = header.get("format_version")
-    if isinstance(found, bool) or not isinstance(found, int) or found > format_version:
+    found = _format_version(header, path, newest=format_version)
+    if summed_since is not None and found >= summed_since and not is_intact(tree, header):
         raise FileError(
-            f"{path} has format version {found}, newer than {format_version}; install a newer nadpvi."
+            f"{path} is damaged or edited: what it holds does not have its checksum; use another copy."
         )
     try:
         return build(tree, header)
     except NadpviError as error:
-        raise FileError(f"{path} is damaged: {error}") from error
+        raise FileError(f"{path} is damaged or edited: {error}") from error
     except _FOREIGN as error:
         raise FileError(
-            f"{path} is damaged: its header or variables are not as nadpvi wrote them."
+            f"{path} is damaged or edited: its header or variables are not as nadpvi wrote them."
         ) from error
+
+
+def _format_version(header: dict[str, Any], path: str | os.PathLike[str], *, newest: int) -> int:
+    """Return the version of a file's format, or raise `FileError` if it cannot be read here."""
+    found = header.get("format_version")
+    if isinstance(found, bool) or not isinstance(found, int) or found < 1:
+        raise FileError(f"{path} is damaged or edited: there is no format version {found!r}.")
+    if found > newest:
+        raise FileError(f"{path} has format version {found}, newer than {newest}; install a newer nadpvi.")
+    return found
 
 
 def file_kind(path: str | os.PathLike[str]) -> str:
@@ -243,11 +269,17 @@ def file_kind(path: str | os.PathLike[str]) -> str:
 def _read_tree(path: str | os.PathLike[str]) -> xr.DataTree:
     """Read a whole netCDF file into memory and close it."""
     check_netcdf()
+    import h5py
+
+    place = as_path(path)
     try:
-        content = Path(path).read_bytes()
+        content = place.read_bytes()
     except (OSError, ValueError) as error:
         raise FileError(f"cannot read {path}: {_reason(error)}.") from error
     try:
+        # h5netcdf leaves a half-made object, which complains on standard error, where it meets this damage.
+        with h5py.File(io.BytesIO(content), "r") as file:
+            file.attrs.get("_nc3_strict")
         with xr.open_datatree(io.BytesIO(content), engine="h5netcdf") as tree:
             return tree.load()
     except (OSError, RuntimeError, *_FOREIGN) as error:

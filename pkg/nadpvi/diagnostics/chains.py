@@ -12,16 +12,25 @@ from nadpvi.arviz_bridge import convergence, has_arviz
 from nadpvi.checks import check_probability
 from nadpvi.diagnostics.findings import Finding, make_finding, warn_of
 
-__all__ = ["chain_findings", "num_divergences", "summarise", "tau_finding", "warn_of_disagreement"]
+__all__ = [
+    "approximation_finding",
+    "chain_findings",
+    "num_divergences",
+    "summarise",
+    "tau_finding",
+    "warn_of_disagreement",
+]
 
 # Thresholds of Vehtari et al. (2021), Rank-normalization, folding, and localization, section 4.
 _MAX_R_HAT = 1.01
 _MIN_ESS_PER_CHAIN = 100
 # Betancourt (2016), Diagnosing suboptimal cotangent disintegrations in Hamiltonian Monte Carlo; Stan's own.
 _MIN_E_BFMI = 0.3
-_MAX_TREE_DEPTH = 10
+_MAX_TREEDEPTH = 10
 # Measured: from this sd on, the log-normal's mean or sd of tau is off by a quarter or more.
 _MAX_LOG_TAU_SD = 0.25
+# Of Laplace's Gaussian about phi_star: how far its sd may be off, as a share, and its mean, in posterior sds.
+_SD_TOLERANCE, _MEAN_TOLERANCE = 0.1, 0.1
 _LEAST_CHAINS, _LEAST_DRAWS = 2, 4
 
 
@@ -90,7 +99,11 @@ def warn_of_disagreement(posterior: xr.Dataset, *, names: Sequence[str]) -> None
 
 
 def chain_findings(
-    posterior: xr.Dataset, *, names: Sequence[str], sample_stats: xr.Dataset | None
+    posterior: xr.Dataset,
+    *,
+    names: Sequence[str],
+    sample_stats: xr.Dataset | None,
+    max_treedepth: int = _MAX_TREEDEPTH,
 ) -> list[Finding]:
     """Return what chains say about themselves: divergences, tree depth, energy, R-hat and ESS.
 
@@ -102,8 +115,10 @@ def chain_findings(
         Which of them to check: phi_star and the like, whether or not a summary shows them.
     sample_stats : xarray.Dataset or None
         The sampler's statistics under ArviZ's names.
+    max_treedepth : int
+        The limit that the sampler ran with; Stan's own when omitted.
     """
-    found = [] if sample_stats is None else _sampler_findings(sample_stats)
+    found = [] if sample_stats is None else _sampler_findings(sample_stats, max_treedepth)
     num_chains, num_draws = posterior.sizes["chain"], posterior.sizes["draw"]
     if num_chains < _LEAST_CHAINS or num_draws < _LEAST_DRAWS:
         message = f"{num_chains} chain(s) of {num_draws} draws cannot show whether sampling converged"
@@ -176,11 +191,55 @@ def tau_finding(tau: NDArray[np.float64], *, labels: Sequence[str]) -> Finding |
         threshold=_MAX_LOG_TAU_SD,
         message="a Gaussian is a poor picture of log tau near tau = 0, and tau itself off by a quarter or "
         "more, in {who}: log tau has sd {value} where {threshold} is the limit",
-        remedy="use method='exact' for tau itself; phi_star hardly feels so small a tau",
+        remedy="use method='exact' for tau itself",
     )
 
 
-def _sampler_findings(stats: xr.Dataset) -> list[Finding]:
+def approximation_finding(
+    *,
+    mean: NDArray[np.float64],
+    sd: NDArray[np.float64],
+    exact_mean: NDArray[np.float64],
+    exact_sd: NDArray[np.float64],
+    labels: Sequence[str],
+) -> Finding | None:
+    """Return the caution that Laplace's method misses phi_star's posterior, if it does.
+
+    Parameters
+    ----------
+    mean, sd : ndarray, shape (D,)
+        Of the Gaussian at the mode.
+    exact_mean, exact_sd : ndarray, shape (D,)
+        Of the posterior itself; NaN where they are not known, which is found as well.
+    labels : sequence of str
+        Names of the D coordinates.
+    """
+    ratio, gap = sd / exact_sd, np.abs(mean - exact_mean) / exact_sd
+    # on one scale, 1 where either limit is reached
+    badness = np.maximum(np.abs(ratio - 1.0) / _SD_TOLERANCE, gap / _MEAN_TOLERANCE)
+    is_bad = ~(badness <= 1.0)
+    worst = int(np.argmax(np.nan_to_num(badness, nan=np.inf)))
+    return make_finding(
+        "laplace_phi_star",
+        severity="warning",
+        labels=labels,
+        is_bad=is_bad,
+        badness=np.nan_to_num(badness, nan=np.inf),
+        value=ratio,
+        threshold=1.0 - _SD_TOLERANCE,
+        message="a Gaussian at the mode is a poor picture of phi_star in {who}: "
+        + (
+            "the posterior itself could not be integrated to compare it with"
+            if np.isnan(ratio[worst])
+            else f"its sd is {{value}} times that of the posterior, where {1 - _SD_TOLERANCE:g} to "
+            f"{1 + _SD_TOLERANCE:g} is allowed, and its mean {gap[worst]:.2g} sds away, where "
+            f"{_MEAN_TOLERANCE:g} is"
+        ),
+        remedy="use method='exact'",
+    )
+
+
+def _sampler_findings(stats: xr.Dataset, max_treedepth: int) -> list[Finding]:
     """Return what the sampler's statistics say."""
     found = []
     diverged = num_divergences(stats)
@@ -190,9 +249,9 @@ def _sampler_findings(stats: xr.Dataset) -> list[Finding]:
         )
         found.append(_whole("divergences", diverged, 0, message, "raise adapt_delta"))
     if "tree_depth" in stats:
-        deep = int((stats["tree_depth"].to_numpy() >= _MAX_TREE_DEPTH).sum())
+        deep = int((stats["tree_depth"].to_numpy() >= max_treedepth).sum())
         if deep:
-            message = f"{deep} NUTS transitions reached the tree depth limit of {_MAX_TREE_DEPTH}"
+            message = f"{deep} NUTS transitions reached the tree depth limit of {max_treedepth}"
             found.append(_whole("tree_depth", deep, 0, message, "raise warmup"))
     if "energy" in stats and stats.sizes["draw"] >= _LEAST_DRAWS:
         energy = stats["energy"].transpose("chain", "draw").to_numpy()

@@ -34,6 +34,7 @@ CATEGORIES: dict[str, type[InferenceWarning]] = {
     "extra_variance": GradientModelWarning,
     "autocorrelation": GradientModelWarning,
     "cross_curvature": GradientModelWarning,
+    "released_curvature": GradientModelWarning,
     "prior_weight": PriorWeightWarning,
     "divergences": SamplerWarning,
     "tree_depth": SamplerWarning,
@@ -42,6 +43,7 @@ CATEGORIES: dict[str, type[InferenceWarning]] = {
     "effective_draws": SamplerWarning,
     "chains": SamplerWarning,
     "laplace_tau": SamplerWarning,
+    "laplace_phi_star": SamplerWarning,
 }
 
 _NAMES_SHOWN = 3

@@ -1,17 +1,20 @@
 """`diagnose`: what a release alone shows about the posterior that can be made of it. Public, and free."""
 
+import dataclasses
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from nadpvi.containers.release import Release
+from nadpvi.diagnostics.burn_in import choose_burn_in
 from nadpvi.diagnostics.checks import release_findings
 from nadpvi.diagnostics.findings import Finding
 from nadpvi.diagnostics.limits import Subject
 from nadpvi.diagnostics.released import ReleaseWindow, released_window, window_numbers
+from nadpvi.diagnostics.released_curvature import released_curvature_findings
 from nadpvi.diagnostics.schedule import schedule_findings
 from nadpvi.diagnostics.window import WindowNumbers
 from nadpvi.errors import ArgumentError
@@ -71,13 +74,13 @@ class Diagnostics:
         }
 
 
-def diagnose(release: Release, burn_in: float | None = None) -> Diagnostics:
+def diagnose(release: Release, burn_in: float | Literal["auto"] | None = None) -> Diagnostics:
     """Return what a release shows about the posterior that `infer` would make of it: no privacy, no Stan.
 
     Parameters
     ----------
     release : Release
-    burn_in : float, optional
+    burn_in : float or "auto", optional
         Share of the first steps left out of the window, in [0, 1), as in `nadpvi.infer`; 0.2 when omitted.
 
     Returns
@@ -107,6 +110,8 @@ def diagnose(release: Release, burn_in: float | None = None) -> Diagnostics:
     """
     if not isinstance(release, Release):
         raise ArgumentError(f"release must be a Release (got {type(release).__name__}).")
+    if isinstance(burn_in, str) and burn_in == "auto":
+        burn_in = choose_burn_in(release)
     return diagnose_with(release, burn_in=burn_in)
 
 
@@ -115,6 +120,7 @@ def diagnose_with(
     *,
     burn_in: float | None,
     prior_sd: FloatArray | None = None,
+    prior_weight: FloatArray | None = None,
     is_model_prior: bool = False,
     has_tau: bool = True,
     is_diagonal: bool = True,
@@ -127,6 +133,8 @@ def diagnose_with(
         As in `diagnose`.
     prior_sd : ndarray, shape (D,), optional
         Of phi_star; when omitted that of the model, and 1 where it says nothing.
+    prior_weight : ndarray, shape (D,), optional
+        Share of phi_star's variance that its prior left, of draws; when omitted by the regression's error.
     is_model_prior, has_tau, is_diagonal : bool
         Whether phi_star has the model's own prior, extra variance is inferred, and curvature is diagonal.
     """
@@ -136,12 +144,15 @@ def diagnose_with(
         )
     window = released_window(release, burn_in=burn_in)
     numbers = window_numbers(release, window, prior_sd=prior_sd)
+    if prior_weight is not None:
+        numbers = dataclasses.replace(numbers, prior_weight=prior_weight)
     subject = _subject(
         release, numbers, is_model_prior=is_model_prior, has_tau=has_tau, is_diagonal=is_diagonal
     )
     findings = [
         *schedule_findings(release, window.phi, spacing=window.spacing),
         *release_findings(numbers, subject),
+        *released_curvature_findings(release, phi=window.phi, noisy_gradient=window.noisy_gradient),
     ]
     return Diagnostics(
         table=_table(numbers, release),

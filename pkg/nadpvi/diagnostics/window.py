@@ -18,6 +18,8 @@ FloatArray = NDArray[np.float64]
 
 # n * D * D beyond which all pairs of coordinates would take longer than the rest together, some seconds.
 _MOST_PRODUCTS = 2e10
+# Share of squares that rounding leaves of a fit without error.
+_EXACT_FIT = 1e-15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -38,7 +40,7 @@ class WindowNumbers:
     drift_freedom, start_freedom : ndarray
         Degrees of freedom of those.
     quadratic : ndarray
-        t of a quadratic term of the residuals.
+        t of a quadratic term of the residuals, with n - 3 degrees of freedom; NaN where that is 0.
     quadratic_shift : ndarray
         By how much that term would move phi_star.
     variance_ratio : ndarray
@@ -46,7 +48,7 @@ class WindowNumbers:
     autocorrelation : ndarray
         Of the residuals, one kept step apart.
     cross : ndarray
-        Largest t of a residual's slope on another coordinate's iterate.
+        Largest t of another coordinate's iterate beside the own, with n - 3 degrees of freedom.
     cross_correlation : ndarray
         That slope over the root of both own slopes, NaN where either is not positive.
     cross_with : ndarray of int
@@ -231,6 +233,14 @@ def start_score(deviation: FloatArray, moves: Dynamics) -> tuple[FloatArray, Flo
     return score, 4.0 * moves.freedom
 
 
+def _with_freedom(correlation: FloatArray, freedom: int) -> FloatArray:
+    """Return the Student t of a partial correlation; NaN without degrees of freedom."""
+    if freedom < 1:
+        return np.full_like(correlation, np.nan)
+    rest = np.maximum(1.0 - np.square(correlation), _EXACT_FIT)
+    return correlation * np.sqrt(freedom / rest)
+
+
 def _quadratic(
     centred: FloatArray, residual: FloatArray, *, sums: TraceSums, squares: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
@@ -245,8 +255,7 @@ def _quadratic(
         size = fourth - np.square(spread) / count - np.square(third) / spread
         size = np.where(size > 1e-12 * fourth, size, np.nan)
         term = product / size
-        rest = np.maximum(squares - term * product, 0.0) / max(count - 3, 1)
-        score = term * np.sqrt(size / rest)
+        score = _with_freedom(product / np.sqrt(size * squares), count - 3)
         delta = -sums.g_bar / slope
         shift = -term * (np.square(delta) - spread / count - delta * third / spread) / slope
     return score, shift
@@ -266,9 +275,8 @@ def _cross(
     own = spread[None, :] - np.square(shared) / spread[:, None]
     np.fill_diagonal(own, np.nan)
     own[own <= 1e-9 * spread] = np.nan
-    noise = np.sqrt(squares / (count - 2))
     with np.errstate(divide="ignore", invalid="ignore"):  # a slope that is not positive has no root: NaN
-        score = product / (np.sqrt(own) * noise[:, None])
+        score = _with_freedom(product / np.sqrt(own * squares[:, None]), count - 3)
         score = np.where(np.isfinite(score), score, 0.0)
         partner = np.argmax(np.abs(score), axis=1)
         rows = np.arange(size)

@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+import math
 import os
 import re
 import threading
@@ -30,7 +31,14 @@ FloatArray = NDArray[np.float64]
 # What cmdstanpy makes of a file that is not CmdStan's, or of which a part is missing.
 _FOREIGN = (ValueError, RuntimeError, OSError, LookupError, TypeError, AttributeError, AssertionError)
 # What all chains of one run have in common.
-_SHARED = ("model", "num_samples", "num_warmup", "thin", "stan_version_major", "stan_version_minor")
+_SHARED = (
+    *("model", "num_samples", "num_warmup", "thin", "delta", "max_depth"),
+    *("stan_version_major", "stan_version_minor"),
+)
+# Sampler columns that hold whole numbers, and the largest that is allowed.
+_WHOLE = {"divergent__": 1.0, "treedepth__": math.inf, "n_leapfrog__": math.inf}
+_ROWS_LOOKED_AT = 20
+_MANTISSA = re.compile(r"[-+]?([0-9]*)\.?([0-9]*)(?:[eE][-+]?[0-9]+)?")
 
 
 class _QuietLogger:
@@ -75,16 +83,33 @@ def load_cmdstanpy() -> Any:
 
 
 class ChainFiles(NamedTuple):
-    """The draws in the files of one run, one file a chain, and the settings that the first file records."""
+    """The draws in the files of one run, one file a chain, and the settings that the first file records.
+
+    ``figures`` is the number of significant digits that the draws were written with.
+    """
 
     draws: StanDraws
     settings: Mapping[str, Any]
+    figures: int
 
     @property
     def version(self) -> str:
         """Version of the CmdStan that sampled."""
         parts = [self.settings.get(f"stan_version_{part}") for part in ("major", "minor", "patch")]
         return ".".join(str(part) for part in parts)
+
+    def number(self, key: str, *, default: float | None, name: str) -> float | None:
+        """Return a setting that is a number, or the default where the files do not record it.
+
+        Raises
+        ------
+        FileError
+            If they record something else; `name` is what the first file is called.
+        """
+        value = self.settings.get(key, default)
+        if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
+            return value
+        raise FileError(f"{name} records {key} = {value}, which is no number.")
 
 
 class _Chain(NamedTuple):
@@ -93,6 +118,7 @@ class _Chain(NamedTuple):
     variables: dict[str, FloatArray]
     columns: dict[str, FloatArray]
     settings: Mapping[str, Any]
+    figures: int
 
 
 def read_chains(files: Sequence[str | os.PathLike[str]], *, names: Sequence[str] | None = None) -> ChainFiles:
@@ -128,7 +154,8 @@ def read_chains(files: Sequence[str | os.PathLike[str]], *, names: Sequence[str]
         stats = make_sample_stats(stacked)
     except EngineError as error:
         raise FileError(f"{called[0]} is not of a NUTS run: {error}") from None
-    return ChainFiles(StanDraws(variables=variables, sample_stats=stats), first.settings)
+    draws = StanDraws(variables=variables, sample_stats=stats)
+    return ChainFiles(draws, first.settings, min(chain.figures for chain in chains))
 
 
 def read_mode(file: Path, *, name: str) -> StanMode:
@@ -157,12 +184,43 @@ def _read_chain(path: Path, name: str) -> _Chain:
     """Return what one file holds."""
     fit = _read(path, name, method="sample")
     try:
-        # (draw, 1) a column, as cmdstanpy takes a file for a run of one chain
-        columns = {key: np.array(value[:, 0]) for key, value in fit.method_variables().items()}
+        kept = fit.num_draws_sampling
+        # (draw, 1) a column, as cmdstanpy takes a file for a run of one chain; saved warm-up comes first
+        columns = {key: np.array(value[-kept:, 0]) for key, value in fit.method_variables().items()}
         variables = {key: np.array(value, dtype=np.float64) for key, value in fit.stan_variables().items()}
-        return _Chain(variables, columns, fit.metadata.cmdstan_config)
+        settings = fit.metadata.cmdstan_config
     except _FOREIGN as error:
         raise FileError(_complaint(name, error, path)) from None
+    _check_columns(columns, name)
+    return _Chain(variables, columns, settings, _figures(path))
+
+
+def _check_columns(columns: Mapping[str, FloatArray], name: str) -> None:
+    """Raise unless the sampler's columns hold what Stan writes there."""
+    for key, values in columns.items():
+        if not np.isfinite(values).all():
+            raise FileError(f"{name} holds a {key} that is not a finite number.")
+        most = _WHOLE.get(key)
+        if most is not None and not ((values >= 0) & (values <= most) & (values == np.floor(values))).all():
+            kind = "neither 0 nor 1" if most == 1.0 else "no whole number of at least 0"
+            raise FileError(f"{name} holds a {key} that is {kind}.")
+
+
+def _figures(path: Path) -> int:
+    """Return how many significant digits a file's numbers have, by its first draws, not by its header."""
+    most, rows = 1, 0
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            if line.startswith(("#", "lp__")) or not line.strip():
+                continue
+            for cell in line.split(","):
+                found = _MANTISSA.fullmatch(cell.strip())
+                if found is not None:
+                    most = max(most, len("".join(found.groups()).strip("0")))
+            rows += 1
+            if rows == _ROWS_LOOKED_AT:
+                break
+    return most
 
 
 def _read(path: Path, name: str, *, method: str) -> Any:
@@ -172,7 +230,8 @@ def _read(path: Path, name: str, *, method: str) -> Any:
     if path.suffix != ".csv":
         raise FileError(f"{name} must have a name that ends in .csv, as CmdStan's output has.")
     try:
-        with quiet_cmdstanpy:
+        # cmdstanpy counts what is not a number as well, aloud; it is looked for here
+        with quiet_cmdstanpy, np.errstate(invalid="ignore"):
             fit = load_cmdstanpy().from_csv(str(path), method=method)
     except _FOREIGN as error:
         raise FileError(_complaint(name, error, path)) from None
@@ -188,6 +247,8 @@ def _complaint(name: str, error: BaseException, path: Path) -> str:
     reason = re.sub(r"\s+", " ", str(error)).strip().replace(str(path), name)[:200]
     if reason.startswith("Unable to count"):
         reason = "its end is missing, so the run did not finish"
+    if "iter_warmup" in reason:
+        return f"{name} is of a run without warm-up, whose draws are not read: sample with num_warmup=1000."
     return f"{name} is not a whole CSV file of CmdStan: {reason or type(error).__name__}"
 
 

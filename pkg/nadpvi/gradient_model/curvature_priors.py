@@ -1,7 +1,8 @@
 """Priors of the curvature a = softplus(v) as named choices, each normal on v. Public side.
 
-"trace" and "weak" are centred where the regression of the window puts the curvature, so they use the trace a
-second time; "weak" counts it a ninth of a time more. "model" uses where the scales of the guide settled.
+"trace" and "weak" are centred where the regression of the window puts the curvature, with the error that it
+has there, so they use the trace a second time; "weak" counts it a ninth of a time more. "model" uses where
+the scales of the guide settled.
 """
 
 import math
@@ -46,18 +47,21 @@ def curvature_prior_of(
     sampling_rate: float,
     guide: Guide | None,
     prior_sd: Array,
+    has_tau: bool = False,
 ) -> CurvaturePrior:
     """Return the prior of v under a named choice.
 
     Parameters
     ----------
     choice : {"trace", "weak", "model"}
-        "trace": mean m = |s_gp| / (kappa s_pp) and sd r = noise_std / (kappa sqrt(s_pp)) of the curvature, as
-        published (appendix 13.3; it prints the square of r, and compares v, not softplus(v), with m, which is
-        the same to 1 % from a = 3.5 on). "weak": three times that sd. "model": where the scales of a
-        mean-field guide settled, each of its locations has the curvature sd^-2 and each scale
-        ``2 (d log sd / d u)^2``, whatever the model and the records are, as long as few of them are clipped
-        (Opper and Archambeau 2009, The variational Gaussian approximation revisited, Eq. 9).
+        "trace": mean m = |s_gp| / (kappa s_pp) and sd r = s / (kappa sqrt(s_pp)) of the curvature, s the sd
+        of a gradient about the line. Where tau is fixed at 0 that is noise_std, as published (appendix 13.3;
+        it prints the square of r, and compares v, not softplus(v), with m, which is the same to 1 % from a =
+        3.5 on); otherwise it is the residuals' sd, if that is larger: the regression errs by all the noise
+        that there is. "weak": three times that sd. "model": where the scales of a mean-field guide settled,
+        each of its locations has the curvature sd^-2 and each scale ``2 (d log sd / d u)^2``, whatever the
+        model and the records are, as long as few of them are clipped (Opper and Archambeau 2009, The
+        variational Gaussian approximation revisited, Eq. 9).
     sums : TraceSums
         The window.
     noise_std : ndarray, shape (D,)
@@ -69,20 +73,23 @@ def curvature_prior_of(
     prior_sd : ndarray, shape (D,)
         The model's own prior sd of each location, NaN where there is none: with a log-concave likelihood no
         location's curvature is below its prior's precision.
+    has_tau : bool
+        Whether more noise than the privacy noise is allowed for.
 
     Raises
     ------
     ArgumentError
         If "model" is asked of a release without a mean-field guide.
     """
+    noise = np.maximum(noise_std, sums.residual_sd) if has_tau else noise_std
     if choice == "model":
         if not isinstance(guide, MeanField):
             raise ArgumentError(
                 "curvature_prior='model' needs a release of a MeanField guide; use 'weak' or 'trace'."
             )
-        return _settled(guide, sums=sums, noise_std=noise_std, sampling_rate=sampling_rate, prior_sd=prior_sd)
+        return _settled(guide, sums=sums, noise=noise, sampling_rate=sampling_rate, prior_sd=prior_sd)
     root = np.sqrt(sums.s_pp)
-    spread = np.divide(noise_std, sampling_rate * root, out=np.full_like(root, np.nan), where=root > 0)
+    spread = np.divide(noise, sampling_rate * root, out=np.full_like(root, np.nan), where=root > 0)
     estimate = np.abs(sums.slope) / sampling_rate
     # What is estimated to be far below its own error could be anything up to it; v needs a finite centre.
     centre = np.maximum(estimate, np.minimum(spread, 1.0))
@@ -91,18 +98,18 @@ def curvature_prior_of(
 
 
 def _settled(
-    guide: MeanField, *, sums: TraceSums, noise_std: Array, sampling_rate: float, prior_sd: Array
+    guide: MeanField, *, sums: TraceSums, noise: Array, sampling_rate: float, prior_sd: Array
 ) -> CurvaturePrior:
     """Return the prior that the scales imply, from where a Newton step says they settle."""
     _, start = guide.split(sums.phi_bar)
     _, gradient = guide.split(sums.g_bar)
-    _, noise = guide.split(noise_std)
+    _, noise_of_scales = guide.split(noise)
     u = start
     for _ in range(_NEWTON_STEPS):
         step = gradient / (sampling_rate * guide.scale_curvature(u))
         u = np.clip(start - step, start - _FARTHEST, start + _FARTHEST)
     of_scales = guide.scale_curvature(u)
-    error = noise / (sampling_rate * of_scales * math.sqrt(sums.num_steps))
+    error = noise_of_scales / (sampling_rate * of_scales * math.sqrt(sums.num_steps))
     settled = np.concatenate([sums.phi_bar[: len(u)], u])
     sd = guide.standard_deviation(settled)
     least = np.where(np.isnan(prior_sd[: len(u)]), np.inf, prior_sd[: len(u)]) ** -2.0

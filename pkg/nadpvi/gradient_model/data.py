@@ -95,6 +95,11 @@ class TraceSums:
         """Sum of squares about the least-squares line, s_gg - s_gp^2 / s_pp, never below 0."""
         return np.maximum(self.s_gg - self.slope * self.s_gp, 0.0)
 
+    @property
+    def residual_sd(self) -> FloatArray:
+        """Sd of a gradient about the least-squares line, sqrt(residual / (n - 2))."""
+        return np.sqrt(self.residual / (self.num_steps - 2))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GradientModel:

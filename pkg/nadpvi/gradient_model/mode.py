@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from nadpvi.bijectors import softplus, softplus_derivative
 from nadpvi.gradient_model.data import GradientModel
+from nadpvi.gradient_model.slopes import estimated_v, information_on_v, slope_precision
 
 __all__ = ["JointDerivatives", "Modes", "find_modes", "joint_derivatives"]
 
@@ -21,7 +22,7 @@ _MAX_ITERATIONS = 200
 _MAX_HALVINGS = 50
 # Half the squared distance to the mode, in posterior sds, at which Newton stops.
 _DECREMENT = 1e-16
-# The least curvature, in units of the information at the start, that a step is computed with.
+# The least curvature, in units of the information where it starts, that a step is computed with.
 _LEAST_CURVATURE = 1e-6
 _ROUNDING = 1e-13
 
@@ -184,10 +185,11 @@ def _newton_step(
 
 def _starts(model: GradientModel) -> FloatArray:
     """Return where the searches start in v, shape (4, D): prior and trace weighted, either alone, and 0."""
-    sums, rate = model.sums, model.sampling_rate
-    by_trace = sums.slope / rate
+    rate = model.sampling_rate
+    precision = slope_precision(s_pp=model.sums.s_pp, noise_std=model.noise_std, sampling_rate=rate)
+    by_trace = estimated_v(model.sums.slope / rate, precision=precision)
     prior = 1.0 / np.square(model.v_prior_sd)
-    information = sums.s_pp * np.square(rate / model.noise_std)
+    information = information_on_v(by_trace, precision=precision)
     both = (model.v_prior_mean * prior + by_trace * information) / (prior + information)
     return np.stack([both, model.v_prior_mean, by_trace, np.zeros_like(both)])
 
@@ -209,13 +211,15 @@ def _climb(
     model: GradientModel, v: FloatArray, log_tau: FloatArray | None
 ) -> tuple[FloatArray, FloatArray | None, _Profile, NDArray[np.bool_]]:
     """Run safeguarded Newton from every start at once."""
-    information = model.sums.s_pp * np.square(model.sampling_rate / model.noise_std)
-    v_scale = 1.0 / np.sqrt(1.0 / np.square(model.v_prior_sd) + information)
-    scale = (v_scale, np.ones_like(v_scale))
+    precision = slope_precision(
+        s_pp=model.sums.s_pp, noise_std=model.noise_std, sampling_rate=model.sampling_rate
+    )
     at = _profile(model, v, log_tau)
     is_done = np.zeros(v.shape, dtype=bool)
     for _ in range(_MAX_ITERATIONS):
-        step_v, step_t, decrement = _newton_step(at, scale)
+        information = information_on_v(v, precision=precision)
+        scale = 1.0 / np.sqrt(1.0 / np.square(model.v_prior_sd) + information)
+        step_v, step_t, decrement = _newton_step(at, (scale, np.ones_like(v)))
         is_done = is_done | (decrement < _DECREMENT)
         if is_done.all():
             break
@@ -246,7 +250,8 @@ def find_modes(model: GradientModel) -> Modes:
     """
     v = _starts(model)
     log_tau = _start_log_tau(model, v)
-    with np.errstate(over="ignore", invalid="ignore"):  # a step too far is halved until it is finite
+    # a step too far is halved until it is finite, and `has_converged` tells of what never is
+    with np.errstate(over="ignore", invalid="ignore"):
         ends, tau_ends, at, is_done = _climb(model, v, log_tau)
     best = np.argmax(np.where(is_done, at.value, at.value - 1e300), axis=0)[None]
 
@@ -257,7 +262,7 @@ def find_modes(model: GradientModel) -> Modes:
     mode_v, delta = pick(ends), pick(at.delta)
     mode_tau = None if tau_ends is None else pick(tau_ends)
     precision = _precision(joint_derivatives(model, v=mode_v, delta=delta, log_tau=mode_tau), mode_tau)
-    is_definite = np.linalg.eigvalsh(_unit_diagonal(precision))[:, 0] > 0
+    is_definite = _is_definite(precision)
     return Modes(
         v=mode_v,
         phi_star=model.sums.phi_bar + delta,
@@ -277,6 +282,13 @@ def _precision(at: JointDerivatives, log_tau: FloatArray | None) -> FloatArray:
         rows[1].append(at.by_phi_star_log_tau)
         rows.append([at.by_v_log_tau, at.by_phi_star_log_tau, at.by_log_tau_log_tau])
     return -np.moveaxis(np.array(rows), -1, 0)
+
+
+def _is_definite(precision: FloatArray) -> NDArray[np.bool_]:
+    """Tell which matrices are finite and positive definite."""
+    is_finite = np.asarray(np.isfinite(precision).all(axis=(1, 2)), dtype=np.bool_)
+    sound = np.where(is_finite[:, None, None], precision, np.eye(precision.shape[1]))
+    return is_finite & (np.linalg.eigvalsh(_unit_diagonal(sound))[:, 0] > 0)
 
 
 def _unit_diagonal(precision: FloatArray) -> FloatArray:

@@ -8,7 +8,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from nadpvi.description import ModelDescription
 from nadpvi.errors import ArgumentError
+from nadpvi.gradient_model.certain_precision import certain_prior_sd
 from nadpvi.gradient_model.curvature_priors import CURVATURE_PRIORS, curvature_prior_of
 from nadpvi.gradient_model.data import GradientModel, TraceSums
 from nadpvi.gradient_model.sums import DEFAULT_BURN_IN, make_trace_sums
@@ -26,6 +28,9 @@ __all__ = [
 FloatArray = NDArray[np.float64]
 
 PHI_STAR_PRIORS = ("trace", "model")
+
+# Of the prior of tau, in privacy noise sds.
+_LEAST_TAU_SCALE = 2.0
 
 
 class ReleasedTrace(Protocol):
@@ -70,6 +75,10 @@ class ReleasedTrace(Protocol):
     @property
     def model_prior_sd(self) -> FloatArray:
         """Prior sd of phi_star by the model, shape (D,); NaN where the model says nothing."""
+
+    @property
+    def description(self) -> ModelDescription | None:
+        """Model, schema and guide, where known."""
 
     @property
     def guide(self) -> Guide | None:
@@ -127,6 +136,13 @@ def _phi_star_prior(release: ReleasedTrace, choice: str, sums: TraceSums) -> tup
     return np.where(is_silent, mean, model_mean), np.where(is_silent, sd, model_sd)
 
 
+def _tau_prior_scale(sums: TraceSums, *, noise_std: FloatArray, multiple: float | None) -> FloatArray:
+    """Return the scale of tau's half-normal prior: so many noise sds, or one that is wide enough."""
+    if multiple is not None:
+        return multiple * noise_std
+    return np.maximum(_LEAST_TAU_SCALE * noise_std, sums.residual_sd)
+
+
 def make_gradient_model(
     release: ReleasedTrace,
     *,
@@ -134,7 +150,7 @@ def make_gradient_model(
     phi_star_prior: str = "trace",
     curvature_prior: str = "trace",
     subsampling_noise: bool = False,
-    subsampling_scale: float = 2.0,
+    subsampling_scale: float | None = None,
 ) -> GradientModel:
     """Return the post-processing model of a release: its window as sums, and priors.
 
@@ -152,10 +168,12 @@ def make_gradient_model(
         As in `nadpvi.gradient_model.curvature_priors`.
     subsampling_noise : bool
         Infer tau, the sd that subsampling adds to a noisy gradient; otherwise tau = 0.
-    subsampling_scale : float
-        tau ~ half-normal(subsampling_scale * noise_std), > 0. The default leaves room for a tau of several
-        times the privacy noise, as at epsilon = 8, and costs next to nothing where tau is small: a window
-        of n steps determines the total variance to a factor 1 +- sqrt(2 / n).
+    subsampling_scale : float, optional
+        tau ~ half-normal(subsampling_scale * noise_std), > 0. When omitted the scale is empirical: the larger
+        of 2 * noise_std and the sd of the residuals, since tau over the privacy noise grows with the root of
+        the number of records, which is not public. Either costs next to nothing: a window of n steps
+        determines the total variance to a factor 1 +- sqrt(2 / n), and a scale that equals tau pulls it by
+        1 / (2 n) of itself.
 
     Raises
     ------
@@ -163,7 +181,7 @@ def make_gradient_model(
         If a setting is out of range, the trace is not finite, or a coordinate never moved or has no noise.
     """
     check_priors(phi_star_prior=phi_star_prior, curvature_prior=curvature_prior)
-    if not (np.isfinite(subsampling_scale) and subsampling_scale > 0):
+    if subsampling_scale is not None and not (np.isfinite(subsampling_scale) and subsampling_scale > 0):
         raise ArgumentError(f"subsampling_scale must be finite and positive (got {subsampling_scale}).")
     if not 0.0 < release.sampling_rate <= 1.0:
         raise ArgumentError(f"sampling_rate must be in (0, 1] (got {release.sampling_rate}).")
@@ -176,8 +194,12 @@ def make_gradient_model(
         noise_std=noise_std,
         sampling_rate=release.sampling_rate,
         guide=release.guide,
-        prior_sd=np.asarray(release.model_prior_sd, dtype=np.float64),
+        prior_sd=certain_prior_sd(release.description, prior_sd=release.model_prior_sd, center=sums.phi_bar),
+        has_tau=subsampling_noise,
     )
+    tau_scale = None
+    if subsampling_noise:
+        tau_scale = _tau_prior_scale(sums, noise_std=noise_std, multiple=subsampling_scale)
     return GradientModel(
         sums=sums,
         sampling_rate=float(release.sampling_rate),
@@ -186,6 +208,6 @@ def make_gradient_model(
         phi_star_prior_sd=phi_star_sd,
         v_prior_mean=v_prior.mean,
         v_prior_sd=v_prior.sd,
-        tau_prior_scale=subsampling_scale * noise_std if subsampling_noise else None,
+        tau_prior_scale=tau_scale,
         phi_labels=tuple(release.phi_labels),
     )

@@ -9,7 +9,7 @@ from nadpvi.containers.release import Release
 from nadpvi.containers.storage import package_versions
 from nadpvi.diagnostics.burn_in import choose_burn_in
 from nadpvi.engines.base import Engine, SamplerSettings
-from nadpvi.engines.discover import find_engine
+from nadpvi.engines.discover import ENGINE_NAMES, find_engine
 from nadpvi.errors import ArgumentError
 from nadpvi.gradient_model import check_priors, make_gradient_model, window_start
 from nadpvi.gradient_model.sums import DEFAULT_BURN_IN
@@ -114,6 +114,7 @@ def infer(
         burn_in=burn_in,
         phi_star_prior=phi_star_prior,
         curvature_prior=curvature_prior,
+        subsampling_noise=subsampling_noise,
         engine=engine,
         adapt_delta=adapt_delta,
     )
@@ -148,7 +149,7 @@ def infer(
         "burn_in": burn_in if burn_in is not None else used_burn_in(release),
         "phi_star_prior": phi_star_prior,
         "curvature_prior": curvature_prior,
-        "subsampling_noise": subsampling_noise,
+        "subsampling_noise": bool(subsampling_noise),
         "versions": package_versions(),
         "release_versions": release.versions,
     }
@@ -180,6 +181,7 @@ def check_inference(
     burn_in: float | str | None = None,
     phi_star_prior: str = "trace",
     curvature_prior: str = "trace",
+    subsampling_noise: bool = True,
     engine: str = "auto",
     adapt_delta: float = 0.8,
 ) -> Engine | None:
@@ -192,8 +194,10 @@ def check_inference(
     ----------
     num_steps : int
         Steps that the release has or will have.
-    method, draws, chains, warmup, seed, burn_in, phi_star_prior, curvature_prior, engine, adapt_delta
+    method, draws, chains, warmup, seed, burn_in, phi_star_prior, curvature_prior
         As in `infer`.
+    subsampling_noise, engine, adapt_delta
+        As in `infer`; what a method ignores must be in its range all the same.
 
     Raises
     ------
@@ -205,6 +209,10 @@ def check_inference(
     chosen = find_method(method)
     if seed is not None:
         check_seed("seed", seed)
+    if not isinstance(subsampling_noise, bool | np.bool_):
+        raise ArgumentError(f"subsampling_noise must be True or False (got {subsampling_noise!r}).")
+    if not isinstance(engine, str) or engine not in ENGINE_NAMES:
+        raise ArgumentError(f"engine must be one of {', '.join(map(repr, ENGINE_NAMES))} (got {engine!r}).")
     check_priors(phi_star_prior=phi_star_prior, curvature_prior=curvature_prior)
     # "auto" is resolved once there is a release.
     share = DEFAULT_BURN_IN if burn_in is None or burn_in == "auto" else burn_in

@@ -24,7 +24,9 @@ __all__ = ["DenseBlock", "draw_tau", "sample_dense_block"]
 
 FloatArray = NDArray[np.float64]
 
-_WIDEST_TAU = 20.0  # in units of its prior's scale, where that has a mass of 1e-88
+# Where tau's range ends: in its prior's scales, where that has a mass of 1e-88; and for a prior that the
+# trace contradicts, in sums of that scale and the residuals' sd, as far as the quadrature looks.
+_WIDEST_TAU, _TAU_REACH = 20.0, 8.0
 
 
 class DenseBlock(NamedTuple):
@@ -131,7 +133,7 @@ def draw_tau(rng: np.random.Generator, model: DenseModel, total: FloatArray, tau
         return result
 
     level = log_density(tau) - rng.exponential(size=tau.shape)
-    low, high = np.zeros_like(tau), np.broadcast_to(_WIDEST_TAU * scale, tau.shape).copy()
+    low, high = np.zeros_like(tau), np.maximum(_WIDEST_TAU * scale, _TAU_REACH * (scale + np.sqrt(total / n)))
     proposal = low + (high - low) * rng.random(tau.shape)
     is_out = log_density(proposal) < level
     while is_out.any():

@@ -21,7 +21,7 @@ from nadpvi.gradient_model.quadrature.columns import make_columns
 from nadpvi.gradient_model.quadrature.draws import DrawArrays, draw_group, fill_random
 from nadpvi.gradient_model.quadrature.groups import Quadrature
 from nadpvi.gradient_model.quadrature.integrate import MASS_TOLERANCE, integrate
-from nadpvi.gradient_model.quadrature.layout import make_landmarks
+from nadpvi.gradient_model.quadrature.layout import has_density, make_landmarks
 from nadpvi.gradient_model.quadrature.moments import (
     Marginal,
     curvature_marginal,
@@ -30,7 +30,7 @@ from nadpvi.gradient_model.quadrature.moments import (
 )
 from nadpvi.inference.draws import PostProcessingDraws, seed_sequence
 
-__all__ = ["ExactMarginals", "MarginalTable", "exact_marginals", "sample_exact"]
+__all__ = ["ExactMarginals", "MarginalTable", "exact_marginals", "phi_star_moments", "sample_exact"]
 
 FloatArray = NDArray[np.float64]
 
@@ -105,7 +105,7 @@ def sample_exact(
     Raises
     ------
     ArgumentError
-        If a setting is out of range.
+        If a setting is out of range, or a coordinate's numbers are too extreme to be integrated; it is named.
 
     Warns
     -----
@@ -121,6 +121,7 @@ def sample_exact(
     drawn = DrawArrays(*(np.empty(full if i < vectors else empty) for i in range(4)))
     errors = np.zeros(model.num_parameters)
     for part, found in _integrated(model, chunk=max(1, min(_CHUNK, _CHUNK_DRAWS // total))):
+        _check_found(model, part, found)
         fill_random(streams, drawn.take(part))
         for group in found:
             draw_group(group, drawn)
@@ -157,7 +158,7 @@ def exact_marginals(
     Raises
     ------
     ArgumentError
-        If a setting is out of range.
+        If a setting is out of range, or a coordinate's numbers are too extreme to be integrated; it is named.
 
     Warns
     -----
@@ -189,7 +190,8 @@ def exact_marginals(
     log_evidence, errors = np.empty(size), np.empty(size)
     shapes = ((size,), (size,), (size, levels.size), (size, grid_size), (size, grid_size))
     tables = [Marginal(*(np.empty(shape) for shape in shapes)) for _ in makers]
-    for _, found in _integrated(model, chunk=_CHUNK):
+    for part, found in _integrated(model, chunk=_CHUNK):
+        _check_found(model, part, found)
         for group in found:
             log_evidence[group.places] = group.log_reference + np.log(group.mass)
             errors[group.places] = group.error
@@ -209,6 +211,20 @@ def exact_marginals(
     )
 
 
+def phi_star_moments(model: GradientModel) -> tuple[FloatArray, FloatArray]:
+    """Return mean and sd of phi_star's marginal posterior, shape (D,); NaN where it cannot be integrated.
+
+    Those of `exact_marginals`, for comparing another method with.
+    """
+    mean, sd = np.full((2, model.num_parameters), np.nan)
+    nothing = np.empty(0)
+    for _, found in _integrated(model, chunk=_CHUNK):
+        for group in found:
+            some = phi_star_marginal(group, probabilities=nothing, grid_size=0)
+            mean[group.places], sd[group.places] = some.mean, some.sd
+    return mean + model.sums.phi_bar, sd
+
+
 def _table(marginal: Marginal, shift: FloatArray | None) -> MarginalTable:
     """Return a marginal with coordinates last, moved by `shift` (D,)."""
     by = 0.0 if shift is None else shift
@@ -222,14 +238,30 @@ def _table(marginal: Marginal, shift: FloatArray | None) -> MarginalTable:
 
 
 def _integrated(model: GradientModel, *, chunk: int) -> Iterator[tuple[slice, list[Quadrature]]]:
-    """Yield the quadratures of `chunk` coordinates at a time."""
+    """Yield the quadratures of `chunk` coordinates at a time, without those that cannot be integrated."""
     size = model.num_parameters
     for first in range(0, size, chunk):
         part = slice(first, min(first + chunk, size))
         some = model if part.stop - first == size else model.take(part)
         columns = make_columns(some)
-        landmarks = make_landmarks(columns, find_modes(some))
-        yield part, integrate(columns, landmarks, places=np.arange(part.start, part.stop))
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # what overflows is left out
+            landmarks = make_landmarks(columns, find_modes(some))
+            sound = np.flatnonzero(has_density(columns, landmarks))
+        if sound.size < columns.size:
+            columns, landmarks = columns.take(sound), landmarks.take(sound)
+        yield part, integrate(columns, landmarks, places=part.start + sound) if sound.size else []
+
+
+def _check_found(model: GradientModel, part: slice, found: list[Quadrature]) -> None:
+    """Raise for the first coordinate that could not be integrated at all."""
+    places = np.concatenate([group.places for group in found]) if found else np.empty(0, dtype=np.intp)
+    bad = np.setdiff1d(np.arange(part.start, part.stop), places)
+    if bad.size:
+        more = f" (and {bad.size - 1} more coordinates)" if bad.size > 1 else ""
+        raise ArgumentError(
+            f"the posterior of {model.phi_labels[bad[0]]!r}{more} has no density that floating point can "
+            "integrate: its trace, noise and priors contradict each other too far; check the release's units."
+        )
 
 
 def _warn_of_error(model: GradientModel, errors: FloatArray) -> None:

@@ -3,15 +3,24 @@
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 
 from nadpvi.containers.release import Release
-from nadpvi.diagnostics.chains import chain_findings, tau_finding
+from nadpvi.diagnostics.chains import approximation_finding, chain_findings, tau_finding
 from nadpvi.diagnostics.findings import Finding, warn_of
 from nadpvi.diagnostics.release import diagnose_with
 from nadpvi.gradient_model import GradientModel
+from nadpvi.inference.exact import phi_star_moments
+from nadpvi.inference.laplace import gaussian_moments
 
 __all__ = ["with_findings"]
+
+FloatArray = NDArray[np.float64]
+
+# Draws that show a variance to 15 %.
+_LEAST_DRAWS = 100
 
 # The sampler's own adapter has warned of these.
 _WARNED_ALREADY = {"divergences", "tree_depth"}
@@ -25,6 +34,7 @@ def with_findings(
     model: GradientModel,
     burn_in: float | None,
     has_chains: bool,
+    max_treedepth: int = 10,
     stacklevel: int = 2,
 ) -> dict[str, Any]:
     """Return a posterior's settings with what the checks of its release and its draws find, and warn of it.
@@ -41,6 +51,8 @@ def with_findings(
         As `infer` was given it, resolved to a number.
     has_chains : bool
         Whether its draws depend on each other.
+    max_treedepth : int
+        The limit that a sampler with trees ran with; Stan's own when omitted.
     stacklevel : int
         As in `warnings.warn`.
 
@@ -53,18 +65,40 @@ def with_findings(
         release,
         burn_in=burn_in,
         prior_sd=model.phi_star_prior_sd,
+        prior_weight=_prior_weight(groups["posterior"], model),
         is_model_prior=settings.get("phi_star_prior") == "model",
         has_tau=model.tau_prior_scale is not None,
         is_diagonal=settings.get("curvature") == "diagonal",
     )
-    findings = [*diagnostics.findings, *_draw_findings(settings, groups, has_chains=has_chains)]
+    of_draws = _draw_findings(
+        settings, groups, model=model, has_chains=has_chains, max_treedepth=max_treedepth
+    )
+    findings = [*diagnostics.findings, *of_draws]
     warn_of((item for item in findings if item.check not in _WARNED_ALREADY), stacklevel=stacklevel + 1)
     kept = diagnostics.to_dict() | {"findings": [item.to_dict() for item in findings]}
     return settings | {"diagnostics": kept}
 
 
+def _prior_weight(draws: xr.Dataset, model: GradientModel) -> FloatArray | None:
+    """Return the variance of phi_star's draws over that of its prior, at most 1; None of too few draws.
+
+    Unlike the regression's error it holds what the curvature's own uncertainty adds.
+    """
+    phi_star = draws["phi_star"]
+    if phi_star.sizes["chain"] * phi_star.sizes["draw"] < _LEAST_DRAWS:
+        return None
+    variance = phi_star.to_numpy().reshape(-1, model.num_parameters).var(axis=0, ddof=1)
+    share: FloatArray = np.minimum(variance / np.square(model.phi_star_prior_sd), 1.0)
+    return share
+
+
 def _draw_findings(
-    settings: Mapping[str, Any], groups: Mapping[str, xr.Dataset], *, has_chains: bool
+    settings: Mapping[str, Any],
+    groups: Mapping[str, xr.Dataset],
+    *,
+    model: GradientModel,
+    has_chains: bool,
+    max_treedepth: int,
 ) -> list[Finding]:
     """Return what the draws say about themselves."""
     draws = groups["posterior"]
@@ -74,9 +108,20 @@ def _draw_findings(
             ("phi_star", "curvature", "tau") if settings.get("curvature") == "diagonal" else ("phi_star",)
         )
         names = [name for name in checked if name in draws]
-        return chain_findings(draws, names=names, sample_stats=groups.get("sample_stats"))
-    if settings.get("method") == "laplace" and "tau" in draws:
-        labels = [str(label) for label in draws["phi"].to_numpy()]
-        found = tau_finding(draws["tau"].to_numpy(), labels=labels)
-        return [] if found is None else [found]
-    return []
+        stats = groups.get("sample_stats")
+        return chain_findings(draws, names=names, sample_stats=stats, max_treedepth=max_treedepth)
+    return _laplace_findings(draws, model) if settings.get("method") == "laplace" else []
+
+
+def _laplace_findings(draws: xr.Dataset, model: GradientModel) -> list[Finding]:
+    """Return how far Laplace's Gaussian is from the posterior by quadrature, which takes milliseconds."""
+    mean, sd = gaussian_moments(model)
+    exact_mean, exact_sd = phi_star_moments(model)
+    found = [
+        approximation_finding(
+            mean=mean, sd=sd, exact_mean=exact_mean, exact_sd=exact_sd, labels=model.phi_labels
+        )
+    ]
+    if "tau" in draws:
+        found.append(tau_finding(draws["tau"].to_numpy(), labels=model.phi_labels))
+    return [item for item in found if item is not None]

@@ -14,7 +14,7 @@ from nadpvi.gradient_model.mode import Modes, find_modes
 from nadpvi.inference.draws import PostProcessingDraws, seed_sequence
 from nadpvi.inference.stan_data import make_trace_data
 
-__all__ = ["sample_laplace", "sample_laplace_with_cmdstan"]
+__all__ = ["gaussian_moments", "sample_laplace", "sample_laplace_with_cmdstan"]
 
 FloatArray = NDArray[np.float64]
 
@@ -119,6 +119,21 @@ def sample_laplace_with_cmdstan(
         engine_name=engine.name,
         engine_version=engine.version,
     )
+
+
+def gaussian_moments(model: GradientModel) -> tuple[FloatArray, FloatArray]:
+    """Return mean and sd of phi_star under the Gaussian at the mode, shape (D,) each.
+
+    Raises
+    ------
+    ArgumentError
+        If a coordinate has no mode with a negative definite Hessian.
+    """
+    modes = find_modes(model)
+    _check_converged(model, modes)
+    root = 1.0 / np.sqrt(np.einsum("dii->di", modes.precision))
+    scaled = modes.precision * root[:, :, None] * root[:, None, :]
+    return modes.phi_star, root[:, 1] * np.sqrt(np.linalg.inv(scaled)[:, 1, 1])
 
 
 def _correlated(precision: FloatArray, normals: FloatArray) -> FloatArray:

@@ -37,7 +37,7 @@ from scipy.special import logsumexp
 
 from nadpvi.privacy.parameters import ADD_OR_REMOVE_ONE, REPLACE_ONE
 
-__all__ = ["TAIL_MASS", "SubsampledRun", "make_run"]
+__all__ = ["TAIL_MASS", "PrivacyLoss", "SubsampledRun", "make_run"]
 
 TAIL_MASS = 1e-15  # dp-accounting's own: mass outside the composed range, counted as an infinite loss
 _TRUNCATION = 9.745474864965935  # normal quantile of exp(-50)/2, dp-accounting's cut of one step
@@ -48,7 +48,7 @@ _LARGE_COMPOSED_POINTS = 2**19
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Loss:
+class PrivacyLoss:
     """One step's privacy loss in one direction, above its least value, with the weight of each point."""
 
     values: npt.NDArray[np.float64]
@@ -93,7 +93,7 @@ class SubsampledRun:
     num_steps: int
     sampling_rate: float
     neighbouring_relation: str
-    losses: tuple[_Loss, ...]
+    losses: tuple[PrivacyLoss, ...]
 
     @property
     def step_sd(self) -> float:
@@ -163,7 +163,7 @@ def make_run(
     mixed = np.logaddexp(log_rest + without, log_q - 0.5 * ((x + 1) / sigma) ** 2)
     if neighbouring_relation == REPLACE_ONE:
         # The points are symmetric about 0.
-        losses: tuple[_Loss, ...] = (_loss(removing - removing[::-1], mixed),)
+        losses: tuple[PrivacyLoss, ...] = (_loss(removing - removing[::-1], mixed),)
     else:
         losses = (_loss(removing, mixed), _loss(-removing, without))
     return SubsampledRun(
@@ -175,6 +175,6 @@ def make_run(
     )
 
 
-def _loss(values: npt.NDArray[np.float64], log_weight: npt.NDArray[np.float64]) -> _Loss:
+def _loss(values: npt.NDArray[np.float64], log_weight: npt.NDArray[np.float64]) -> PrivacyLoss:
     """Return a loss above its least value, with weights that sum to 1."""
-    return _Loss(values=values - values.min(), log_weight=log_weight - logsumexp(log_weight))
+    return PrivacyLoss(values=values - values.min(), log_weight=log_weight - logsumexp(log_weight))

@@ -27,6 +27,9 @@ __all__ = ["Guarantee"]
 _INFINITY = "infinity"
 _MAY_BE_INFINITE = ("epsilon", "clip_norm")
 _TEXTS = ("mechanism", "accountant", "accountant_version")
+# Words of the mechanisms in `nadpvi.privacy.noise` behind which there is no promise.
+_NOT_PRIVATE = ("simulation", "seeded", "no noise")
+_MOST_DISCRETENESS = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +59,8 @@ class Guarantee:
     assumed_public : tuple of str
         What the promise takes to be public knowledge.
     discreteness : float
-        xi >= 0, what accounting discrete noise as continuous costs (`nadpvi.privacy.discreteness`); epsilon
-        holds 2 xi.
+        xi in [0, 0.01], what accounting discrete noise as continuous costs (`nadpvi.privacy.discreteness`);
+        epsilon holds 2 xi.
     reason_not_private : str or None
         Why nothing is promised; None for a private run.
     neighbouring_relation : str
@@ -101,9 +104,7 @@ class Guarantee:
             "records_per_unit": check_records_per_unit(self.records_per_unit, unit=check_unit(self.unit)),
             "num_steps": check_num_steps(self.num_steps),
             "sampling_rate": check_sampling_rate(self.sampling_rate),
-            "discreteness": check_real(
-                "discreteness", self.discreteness, rule="a finite number of at least 0"
-            ),
+            "discreteness": _check_discreteness(self.discreteness),
         }
         without_noise = not self.is_private and self.noise_multiplier == 0
         # Without noise a run may go unclipped.
@@ -120,6 +121,8 @@ class Guarantee:
             values["epsilon"] = check_real("epsilon", self.epsilon, rule=rule)
             if values["epsilon"] < 0:
                 raise ArgumentError(f"epsilon must be {rule} (got {self.epsilon!r}).")
+            if values["epsilon"] < 2.0 * values["discreteness"]:
+                raise ArgumentError("epsilon holds twice discreteness, and must not be below that.")
         if not isinstance(self.selection, Selection | None):
             raise ArgumentError(f"selection must be a Selection (got {type(self.selection).__name__}).")
         if self.selection is not None and self.neighbouring_relation != ADD_OR_REMOVE_ONE:
@@ -215,18 +218,49 @@ def _selection(value: object) -> Selection | None:
     return Selection(**value)
 
 
+def _check_discreteness(value: object) -> float:
+    """Return xi as a float in its range, or raise `ArgumentError`."""
+    rule = f"between 0 and {_MOST_DISCRETENESS}"
+    number = check_real("discreteness", value, rule=rule)
+    if not 0.0 <= number <= _MOST_DISCRETENESS:
+        raise ArgumentError(f"discreteness must be {rule} (got {value!r}).")
+    return number
+
+
 def _check_texts(guarantee: Guarantee) -> None:
     """Refuse texts that are not texts, what is not accounted, and a missing or idle reason."""
     for name in _TEXTS:
         value = getattr(guarantee, name)
         if not isinstance(value, str) or not value:
             raise ArgumentError(f"{name} must be a text (got {value!r}).")
+        _check_printable(name, value)
     check_neighbouring_relation(guarantee.neighbouring_relation)
     if guarantee.sampler != "poisson":
         raise ArgumentError("sampler must be 'poisson', the only one that is accounted.")
     public = guarantee.assumed_public
     if not isinstance(public, tuple) or not all(isinstance(item, str) for item in public):
         raise ArgumentError("assumed_public must be a tuple of texts.")
+    for item in public:
+        _check_printable("assumed_public", item)
     reason = guarantee.reason_not_private
     if guarantee.is_private != (reason is None) or not isinstance(reason, str | None) or reason == "":
         raise ArgumentError("reason_not_private must be a text if is_private is false, and None otherwise.")
+    _check_printable("reason_not_private", reason or "")
+    if guarantee.is_private:
+        _check_promising(guarantee)
+
+
+def _check_printable(name: str, value: str) -> None:
+    """Refuse what could write a line of its own, or move a terminal's cursor, where a guarantee is shown."""
+    if not value.isprintable():
+        raise ArgumentError(f"{name} must be printable, on one line (got {value!r}).")
+
+
+def _check_promising(guarantee: Guarantee) -> None:
+    """Refuse a promise that its own words contradict."""
+    if any(word in guarantee.mechanism.lower() for word in _NOT_PRIVATE):
+        raise ArgumentError(
+            f"is_private must be false with a mechanism that promises nothing (got {guarantee.mechanism!r})."
+        )
+    if not guarantee.assumed_public:
+        raise ArgumentError("assumed_public must name something: the settings of a run are never secret.")

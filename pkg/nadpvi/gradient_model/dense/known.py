@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from nadpvi.columns import BinaryColumn, CategoricalColumn
 from nadpvi.description import ModelDescription
 from nadpvi.errors import ArgumentError
+from nadpvi.gradient_model.certain_precision import certain_precision
 from nadpvi.gradient_model.dense.prior import DensePrior, Group, GroupKind, MatrixEstimate
 from nadpvi.models.base import LinearModel
 
@@ -27,6 +28,10 @@ class Described(Protocol):
     @property
     def description(self) -> ModelDescription | None:
         """Model, schema and guide, where known."""
+
+    @property
+    def phi(self) -> FloatArray:
+        """Iterates, shape (T, D)."""
 
     @property
     def phi_labels(self) -> tuple[str, ...]:
@@ -72,6 +77,7 @@ def make_dense_prior(
     use_schema: bool = True,
     use_released: bool = True,
     num_directions: int = 0,
+    center: FloatArray | None = None,
 ) -> DensePrior:
     """Return the prior of a release's curvature over its first M coordinates; the others do not interact.
 
@@ -89,11 +95,15 @@ def make_dense_prior(
         Whether to use a curvature that was released beside the trace.
     num_directions : int
         As in `DensePrior`; 0 for its default.
+    center : ndarray, shape (D,), optional
+        Where in phi a prior's precision is taken that depends on further parameters; the mean of the second
+        half of the iterates when omitted.
 
     Raises
     ------
     ArgumentError
-        If more than 200 coordinates may interact, or a released curvature has another size.
+        If more than 200 coordinates may interact, or a released curvature has another size: without a
+        description it may be smaller, and says nothing of the coordinates that it leaves out.
     """
     description = release.description
     size = len(release.phi_labels)
@@ -103,8 +113,9 @@ def make_dense_prior(
         size = len(description.names)
         precision = np.zeros(size)
         if isinstance(description.model, LinearModel):
-            _, sd = description.model.prior_moments(description.design)
-            precision = 1.0 / np.square(sd)
+            if center is None:
+                center = release.phi[release.phi.shape[0] // 2 :].mean(axis=0)
+            precision = certain_precision(description, center=center)
             num_features = description.design.num_features
             if size - description.model.num_extras == num_features:
                 precision = precision[:num_features]
@@ -118,14 +129,20 @@ def make_dense_prior(
         precision=precision,
         groups=groups,
         num_directions=num_directions,
-        estimate=_released_estimate(release) if use_released else None,
+        estimate=_released_estimate(release, size=precision.size) if use_released else None,
     )
 
 
-def _released_estimate(release: Described) -> MatrixEstimate | None:
-    """Return the curvature that was released beside the trace, if there is one."""
+def _released_estimate(release: Described, *, size: int) -> MatrixEstimate | None:
+    """Return the curvature that was released beside the trace, if there is one, of the dense block's size."""
     if release.curvature is None or release.curvature_std is None:
         return None
-    return MatrixEstimate(
-        matrix=release.curvature, noise_std=release.curvature_std, log_scale_std=_RELEASED_LOG_SCALE_STD
-    )
+    given = release.curvature.shape[0]
+    if given > size or (given < size and release.description is not None):
+        raise ArgumentError(
+            f"curvature has {given} rows, and the coordinates that may interact are the first {size}: "
+            "release one of those."
+        )
+    matrix, noise_std = np.zeros((size, size)), np.full((size, size), np.inf)
+    matrix[:given, :given], noise_std[:given, :given] = release.curvature, release.curvature_std
+    return MatrixEstimate(matrix=matrix, noise_std=noise_std, log_scale_std=_RELEASED_LOG_SCALE_STD)

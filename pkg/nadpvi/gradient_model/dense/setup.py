@@ -25,10 +25,6 @@ class DescribedTrace(Described, Protocol):
     """What the dense model reads from a release."""
 
     @property
-    def phi(self) -> FloatArray:
-        """Iterates, shape (T, D)."""
-
-    @property
     def noisy_gradient(self) -> FloatArray:
         """Noisy summed gradients, shape (T, D)."""
 
@@ -55,7 +51,7 @@ def make_dense_model(
         If the prior's size does not fit.
     """
     if prior is None:
-        prior = make_dense_prior(release)
+        prior = make_dense_prior(release, center=model.sums.phi_bar)
     size = prior.num_parameters
     if size > model.num_parameters:
         raise ArgumentError(f"prior has {size} coordinates, and the release only {model.num_parameters}.")

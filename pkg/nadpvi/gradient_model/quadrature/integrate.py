@@ -157,7 +157,7 @@ def _widened(layout: Layout, is_outside: NDArray[np.bool_]) -> Layout:
 def integrate(
     columns: Columns, landmarks: Landmarks, *, places: IntArray, tolerance: float = MASS_TOLERANCE
 ) -> list[Quadrature]:
-    """Return the quadratures of all coordinates, those of equal size together.
+    """Return the quadratures of all coordinates, those of equal size together, but of those without a mass.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ def integrate(
         mass, x_density, errors = _errors(part, layout, grid, panels)
         is_outside = (errors.outside > 0.2 * tolerance) & (tries < _MAX_WIDENINGS)
         is_coarse = (errors.by_x > 0.2 * tolerance) & (_finer(size) <= _MAX_X_NODES) & ~is_outside
-        is_ready = ~is_outside & ~is_coarse
+        is_ready = ~is_outside & ~is_coarse & np.isfinite(mass) & (mass > 0)
         if is_ready.any():
             finished = Finished(*grid, x_density, layout.log_top, mass, errors.total)
             found += by_panel_count(part, places[rows], panels, finished, is_ready)

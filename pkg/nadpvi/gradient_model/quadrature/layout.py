@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 
 from nadpvi.gradient_model.mode import Modes
 from nadpvi.gradient_model.quadrature.columns import Columns, log_density_on_grid, slope_terms
+from nadpvi.gradient_model.slopes import estimated_v, information_on_v, slope_precision
 
-__all__ = ["Landmarks", "Layout", "make_landmarks", "make_layout"]
+__all__ = ["Landmarks", "Layout", "has_density", "make_landmarks", "make_layout"]
 
 FloatArray = NDArray[np.float64]
 
@@ -30,6 +31,8 @@ _TAU_REACH = 8.0
 # A panel much longer than this does not see the bend of softplus at 0, which is a few units long.
 _BEND_LENGTH = 40.0
 _BEND_END = 4.0
+# Size of a log density beyond which its last digits are worth more than the mass may be off by.
+_LARGEST_LOG = 1e13
 # Share of the slope's smallest scale below which it is as good as 0.
 _NO_SLOPE = 1e-5
 
@@ -67,16 +70,38 @@ class Layout(NamedTuple):
 
 def make_landmarks(columns: Columns, modes: Modes) -> Landmarks:
     """Return where to look for each coordinate's mass."""
-    information = columns.s_pp * np.square(columns.sampling_rate / columns.noise_std)
+    precision = slope_precision(
+        s_pp=columns.s_pp, noise_std=columns.noise_std, sampling_rate=columns.sampling_rate
+    )
+    information = information_on_v(modes.v, precision=precision)
     fallback = 1.0 / np.sqrt(1.0 / np.square(columns.v_prior_sd) + information)
     sd = np.where(modes.has_converged, _marginal_sd(modes, fallback), fallback)
     v = modes.v
     around = [v + k * sd for k in (-6.0, -3.5, 3.5, 6.0)]
     starts = list(modes.from_starts)
-    points = np.stack(
-        [v, *around, *starts, columns.v_prior_mean, columns.slope / columns.sampling_rate], axis=1
-    )
+    by_trace = estimated_v(columns.slope / columns.sampling_rate, precision=precision)
+    points = np.stack([v, *around, *starts, columns.v_prior_mean, by_trace], axis=1)
     return Landmarks(points, np.stack([v, *starts], axis=1), sd)
+
+
+def has_density(columns: Columns, landmarks: Landmarks) -> NDArray[np.bool_]:
+    """Tell where the landmarks are finite and the density at the likeliest is one, shape (D,)."""
+    x = np.zeros((columns.size, 1))
+    if columns.use_tau:
+        x = np.concatenate(
+            [x, np.arcsinh(_residual_sd(columns, landmarks) / columns.noise_std)[:, None]], axis=1
+        )
+    values = log_density_on_grid(columns, v=landmarks.points, x=x)
+    top = np.where(np.isnan(values), -np.inf, values).max(axis=(1, 2))
+    is_finite = np.isfinite(landmarks.points).all(axis=1) & np.isfinite(landmarks.sd)
+    return np.asarray(is_finite & (np.abs(top) < _LARGEST_LOG), dtype=np.bool_)
+
+
+def _residual_sd(columns: Columns, landmarks: Landmarks) -> FloatArray:
+    """Return the largest sd of the residuals at any of the landmarks, shape (D,)."""
+    by_v = slope_terms(columns, landmarks.points)
+    squares = columns.residual + (by_v.excess_squared + columns.num_steps * by_v.mean_squared).max(axis=1)
+    return np.asarray(np.sqrt(squares / columns.num_steps))
 
 
 def _marginal_sd(modes: Modes, fallback: FloatArray) -> FloatArray:
@@ -150,9 +175,7 @@ def _x_range(columns: Columns, landmarks: Landmarks) -> tuple[FloatArray, FloatA
     if not columns.use_tau:
         return low, low
     # no tau is likely beyond both what its prior allows and what the trace asks for
-    by_v = slope_terms(columns, landmarks.points)
-    squares = columns.residual + (by_v.excess_squared + columns.num_steps * by_v.mean_squared).max(axis=1)
-    reach = columns.tau_prior_scale + np.sqrt(squares / columns.num_steps)
+    reach = columns.tau_prior_scale + _residual_sd(columns, landmarks)
     high = np.arcsinh(_TAU_REACH * reach / columns.noise_std)
     steps = np.linspace(0.0, 1.0, _ZOOM_NODES)
     for _ in range(_MAX_ZOOMS):

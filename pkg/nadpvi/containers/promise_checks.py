@@ -1,0 +1,151 @@
+"""Whether the parts of a release fit each other, and its guarantee is that of its run and adds up."""
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nadpvi.config import DPVIConfig
+from nadpvi.containers.release_checks import check_settings, check_values
+from nadpvi.description import ModelDescription
+from nadpvi.errors import ArgumentError
+from nadpvi.gradient_model.data import TraceSums
+from nadpvi.gradient_model.sums import window_start
+from nadpvi.privacy.guarantee import Guarantee
+from nadpvi.privacy.guarantee_check import check_stated
+from nadpvi.privacy.parameters import ONE_PERSON, ONE_RECORD
+
+__all__ = ["check_parts", "check_promise"]
+
+Array = NDArray[np.float64]
+
+
+class _Release(Protocol):
+    """What of a release is looked at here."""
+
+    @property
+    def phi(self) -> Array: ...
+    @property
+    def final_phi(self) -> Array: ...
+    @property
+    def preconditioner(self) -> Array: ...
+    @property
+    def learning_rate(self) -> Array: ...
+    @property
+    def model_prior_sd(self) -> Array: ...
+    @property
+    def noise_multiplier(self) -> float: ...
+    @property
+    def clip_norm(self) -> float: ...
+    @property
+    def sampling_rate(self) -> float: ...
+    @property
+    def phi_labels(self) -> tuple[str, ...]: ...
+    @property
+    def sums(self) -> TraceSums | None: ...
+    @property
+    def guarantee(self) -> Guarantee | None: ...
+    @property
+    def description(self) -> ModelDescription | None: ...
+    @property
+    def config(self) -> DPVIConfig | None: ...
+
+
+def check_parts(release: _Release) -> None:
+    """Raise `ArgumentError` if parts of a release, each sound by itself, contradict each other."""
+    num_steps, dimension = release.phi.shape
+    check_settings(
+        noise_multiplier=release.noise_multiplier,
+        clip_norm=release.clip_norm,
+        sampling_rate=release.sampling_rate,
+        preconditioner=release.preconditioner,
+        guarantee=release.guarantee,
+    )
+    if release.final_phi.shape != (dimension,):
+        raise ArgumentError(f"final_phi must have shape {(dimension,)} (got {release.final_phi.shape}).")
+    check_values(
+        learning_rate=release.learning_rate,
+        model_prior_sd=release.model_prior_sd,
+        final_phi=release.final_phi,
+    )
+    if release.sums is not None and release.sums.num_parameters != dimension:
+        raise ArgumentError(f"sums must be of {dimension} coordinates.")
+    if release.description is not None and release.phi_labels != release.description.phi_labels:
+        raise ArgumentError("phi_labels must be those of the description's model and guide.")
+    check_promise(release.guarantee, description=release.description)
+    _check_run(
+        release.guarantee,
+        config=release.config,
+        num_kept=num_steps,
+        window_steps=None if release.sums is None else release.sums.num_steps,
+    )
+
+
+def check_promise(guarantee: Guarantee | None, *, description: ModelDescription | None) -> None:
+    """Refuse a guarantee that is below what it says of its run, or protects another unit than the schema's.
+
+    Raises
+    ------
+    ArgumentError
+        If the epsilon on record is plainly too small (`nadpvi.privacy.guarantee_check.check_stated`), or the
+        unit is not that of the schema.
+    """
+    if guarantee is None:
+        return
+    if description is not None:
+        person = description.schema.person
+        unit, most = (ONE_RECORD, 1) if person is None else (ONE_PERSON, person.max_rows)
+        if (guarantee.unit, guarantee.records_per_unit) != (unit, most):
+            raise ArgumentError(
+                f"guarantee protects {guarantee.unit} (records_per_unit {guarantee.records_per_unit}), but "
+                f"its schema is for {unit} (records_per_unit {most})."
+            )
+    check_stated(guarantee)
+
+
+def _check_run(
+    guarantee: Guarantee | None, *, config: DPVIConfig | None, num_kept: int, window_steps: int | None
+) -> None:
+    """Refuse a guarantee of fewer steps than a release shows, or of other settings than its configuration.
+
+    Parameters
+    ----------
+    guarantee : Guarantee or None
+        With None there is nothing to check.
+    config : DPVIConfig or None
+        Settings of the run; an interrupted one has drawn fewer steps than they say.
+    num_kept : int
+        How many steps are in the release one by one.
+    window_steps : int or None
+        How many are in its sums, where it keeps sums.
+
+    Raises
+    ------
+    ArgumentError
+        If they contradict each other.
+    """
+    if guarantee is None:
+        return
+    least = num_kept if window_steps is None else window_steps
+    if config is not None:
+        if window_steps is not None:
+            least += window_start(config.num_steps, burn_in=config.burn_in)
+        elif config.thin > 1:
+            # All but the first and, after an interruption, the last are `thin` steps apart.
+            least = (num_kept - 2) * config.thin + 2
+        for name in ("sampling_rate", "clip_norm"):
+            stated, set_to = getattr(guarantee, name), getattr(config, name)
+            if set_to is not None and stated != set_to:
+                raise ArgumentError(f"guarantee has {name} {stated:g}, but its configuration {set_to:g}.")
+        if guarantee.num_steps > config.num_steps:
+            raise ArgumentError(
+                f"guarantee has num_steps {guarantee.num_steps}, but its configuration {config.num_steps}."
+            )
+        number = config.num_records
+        if number is not None and not any(str(number) in item for item in guarantee.assumed_public):
+            raise ArgumentError(f"guarantee must name the number of records, {number}, as public.")
+    if guarantee.num_steps < least:
+        raise ArgumentError(
+            f"guarantee must be that of this trace: it is for {guarantee.num_steps} steps, and {least} are "
+            "seen."
+        )
