@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 import nadpvi as na
 from nadpvi.cli.app import app
+from nadpvi.coverage import coverage_test
 from nadpvi.errors import ArgumentError, FileError
 from nadpvi.experiments.api import run_experiment, write_result
 from nadpvi.experiments.blocks import Block
@@ -210,3 +211,12 @@ def test_failed_tasks_are_told_and_the_rest_is_written(tiny, tmp_path, monkeypat
     assert len(kept["failures"]) == 1
     assert "must diverge" in kept["failures"][0]
     assert len(kept["rows"]) == 6
+
+
+def test_a_rival_s_reference_points_do_not_know_what_it_is_not_given(tiny):
+    """Noisy statistics are calibrated; around an iterate that knows more they would not seem so."""
+    text = TINY.replace('"exact", "last_iterate", "non_private"', '"statistics_gaussian", "non_private"')
+    tiny.write_text(text.replace("replicates = 24\nblock = 8", "replicates = 600\nblock = 200"))
+    experiment = load_experiment(str(tiny))
+    joint = np.concatenate([run_block(task)["statistics_gaussian__joint"] for task in experiment.tasks()[:3]])
+    assert not coverage_test(joint, seed=1).is_rejected

@@ -31,7 +31,7 @@ from nadpvi.inference.many import exact_theta
 from nadpvi.models.base import ExponentialFamily
 from nadpvi.schema import Schema
 
-__all__ = ["LABELS", "METHODS"]
+__all__ = ["LABELS", "METHODS", "READ_THE_RELEASE"]
 
 Array = NDArray[np.float64]
 Method = Callable[[Block], Array]
@@ -200,6 +200,11 @@ METHODS: dict[str, Method] = {
     "statistics_gaussian": _noisy_statistics("gaussian"),
     "non_private": _non_private,
 }
+
+# Reference points of TARP may be any function of what a posterior is given. Those around the release's mean
+# iterate show a method that ignores its data; a rival with a mechanism of its own is not given that iterate,
+# which knows more of the truth than it does.
+READ_THE_RELEASE = frozenset({"exact", "nuts", "laplace", "dense", "last_iterate", "non_private"})
 
 LABELS = {
     "exact": "NA-DPVI, exact",

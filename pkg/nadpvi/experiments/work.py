@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from nadpvi.coverage import score_many
 from nadpvi.experiments.blocks import Block
-from nadpvi.experiments.methods import METHODS
+from nadpvi.experiments.methods import METHODS, READ_THE_RELEASE
 from nadpvi.experiments.optimum import optimum_sd
 from nadpvi.experiments.predictions import score_predictions
 from nadpvi.experiments.tasks import Task
@@ -44,8 +44,7 @@ def run_block(task: Task) -> dict[str, Array]:
                 block.theta,
                 seeds=block.seeds,
                 num_references=task.settings["references"],
-                # Of the release and not of the posterior, so that a method that ignores its data is seen.
-                reference_centre=block.mean_locations,
+                reference_centre=block.mean_locations if name in READ_THE_RELEASE else None,
             )
             if limit is not None:
                 scores["optimum_sd"] = limit
