@@ -59,6 +59,13 @@ def test_every_experiment_that_comes_with_nadpvi_is_sound():
             assert experiment.expected
 
 
+@pytest.mark.smoke
+def test_the_command_finds_the_experiments_wherever_it_is_installed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, ["coverage"])
+    assert {"beta-bernoulli", "adult"} <= set(result.stdout.splitlines())
+
+
 def test_every_method_has_a_label_for_tables_and_figures():
     assert set(LABELS) == set(METHODS)
 
@@ -77,6 +84,20 @@ def test_every_method_has_a_label_for_tables_and_figures():
         (("replicates = 24", "replicates = 0"), "replicates"),
         (("replicates = 24", ""), "needs 'replicates'"),
         (('title = "Tiny"', ""), "needs 'title'"),
+        (("epsilon = [0.5, 2.0]", "epsilon = 0.5"), "epsilon must be a list of numbers"),
+        (("epsilon = [0.5, 2.0]", "epsilon = []"), "epsilon must hold at least one"),
+        (("[[arms]]", "[arms]"), r"arms must be a list of tables, each under \[\[arms\]\]"),
+        (('settings = "plain"', 'settings = ["plain"]'), "settings must be the name"),
+        (
+            ('methods = ["exact", "last_iterate", "non_private"]', 'methods = "exact"'),
+            "methods must be a list",
+        ),
+        (('"last_iterate"', '"exact"'), "methods must each be named once"),
+        (("block = 8", 'block = 8\ninfer = "x"'), "infer must be a table"),
+        (("block = 8", "block = 8\ninfer = { seed = 1 }"), "infer has no entry 'seed'"),
+        (("block = 8", "block = 8\nsource = 3"), "source must be a table"),
+        (("draws = 100", "draws = 10"), "draws must be at least 50"),
+        (("num_records = 300", "num_records = -3"), "num_records"),
     ],
 )
 def test_a_mistake_in_a_file_is_named(tiny, change, message):
@@ -112,6 +133,7 @@ def test_a_replicate_depends_on_its_number_alone(tiny):
     experiment = load_experiment(str(tiny))
     task = experiment.tasks()[1]
     assert (task.settings["first"], task.settings["count"]) == (8, 8)
+    assert Block({**task.settings, "infer": {"burn_in": 0.5}}, seed=5).summed_releases[0].sums.num_steps == 60
     first, again = without_times(run_block(task)), without_times(run_block(task))
     assert all(np.array_equal(first[name], again[name]) for name in first)
     # Alone or with others, and under another budget, a replicate has the same table and truth.
@@ -164,9 +186,9 @@ def test_the_results_files_hold_what_the_table_says(tiny, tmp_path):
     assert kept["experiment"]["arms"][0]["settings"] == {"num_steps": 120, "clip_norm": 2.0}
     np.testing.assert_allclose(table["rmse"], [row["rmse"] for row in kept["rows"]], rtol=1e-4)
     assert files[".svg"].read_bytes().startswith(b"<?xml")
-    assert "nadpvi coverage tiny" in files[".md"].read_text()
+    assert "nadpvi coverage " in files[".md"].read_text()
     # The naive rival is far outside the null band even here, the noise-aware posterior is not.
-    rows = table[table["settings"] == "plain, epsilon 0.5"].set_index("method")
+    rows = table[table["settings"] == "plain, epsilon 0.5, 24 tables"].set_index("method")
     assert rows.loc["last_iterate", "rmse"] > rows.loc["last_iterate", "null_95"]
     assert rows.loc["exact", "rmse"] < rows.loc["exact", "null_95"]
     # The ratios are of medians on the same tables.
@@ -182,6 +204,8 @@ def test_the_command_runs_writes_and_goes_on(tiny, tmp_path, monkeypatch):
     first = CliRunner().invoke(app, call)
     assert first.exit_code == 0, first.output
     assert (tmp_path / "nadpvi-coverage" / "tiny-small").is_dir()
+    # Beside the whole version's results and not over them, with the command that makes it again.
+    assert "nadpvi coverage tiny.toml --small" in (tmp_path / "out" / "tiny-small.md").read_text()
     rows = json.loads(first.stdout)["rows"]
     assert [row["method"] for row in rows] == ["exact", "last_iterate", "non_private"]
     assert rows == json.loads(CliRunner().invoke(app, call).stdout)["rows"]
@@ -191,8 +215,19 @@ def test_the_command_runs_writes_and_goes_on(tiny, tmp_path, monkeypatch):
 
 def test_the_command_names_the_experiments_when_none_is_given():
     result = CliRunner().invoke(app, ["coverage"])
-    assert isinstance(result.exception, ArgumentError)
-    assert "beta-bernoulli" in str(result.exception)
+    assert result.exit_code == 0
+    assert "beta-bernoulli" in result.stdout.splitlines()
+
+
+def test_a_file_is_no_folder_for_results(tiny, tmp_path):
+    result = CliRunner().invoke(app, ["coverage", str(tiny), "--output", str(tiny)])
+    assert isinstance(result.exception, FileError)
+
+
+def test_a_window_of_one_s_own_serves_every_method(tiny, tmp_path):
+    tiny.write_text(TINY.replace("block = 8", "block = 8\ninfer = { burn_in = 0.5 }"))
+    result = run_experiment(load_experiment(str(tiny), is_small=True), folder=tmp_path / "tasks")
+    assert result.report.failures == ()
 
 
 def test_failed_tasks_are_told_and_the_rest_is_written(tiny, tmp_path, monkeypatch):

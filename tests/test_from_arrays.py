@@ -257,6 +257,11 @@ class TestCurvature:
             np.testing.assert_allclose(made.curvature_std, np.full((4, 4), self.SD), rtol=1e-12)
             assert self.findings(made) == []
 
+    @pytest.mark.parametrize(("factor", "std"), [(0.0, np.inf), (0.0, 1.0), (-1e-6, 10.0)])
+    def test_one_that_says_nothing_is_no_news(self, hessian, factor, std):
+        found = self.findings(self.with_curvature(factor * hessian, std))
+        assert all(np.isfinite(one.value) for one in found)
+
     def test_one_of_minus_the_loss_is_refused(self, hessian):
         with pytest.raises(na.ArgumentError, match=r"curvature\[0, 0\] is .* of its own sds below 0"):
             na.Release.from_arrays(**arguments(curvature=-hessian, curvature_std=self.SD))

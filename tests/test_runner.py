@@ -32,6 +32,7 @@ from runner_cases import (
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import nadpvi
+from nadpvi.containers.storage import package_versions
 from nadpvi.errors import ArgumentError, FileError
 from nadpvi.experiments import task_files
 from nadpvi.experiments.runner import run_tasks
@@ -150,12 +151,22 @@ class TestSecondRun:
         changed, lines = [tasks[0], Task(**fields)], Lines()
         run_tasks(draw_and_note, changed, folder=tmp_path / "kept", console=lines.console)
         assert carried_out() == ["task-001"]
-        assert "results of other settings or seeds in" in lines.text
+        assert "results of other settings, seeds or versions in" in lines.text
         assert "made again: 1." in lines.text
         assert "results of no task of this run in" in lines.text
         assert "ignored: 2." in lines.text
         run_tasks(draw_and_note, changed, folder=tmp_path / "kept")
         assert carried_out() == []
+
+    def test_what_other_versions_made_is_done_again(self, tmp_path, tasks, carried_out, monkeypatch):
+        run_tasks(draw_and_note, tasks, folder=tmp_path)
+        carried_out()
+        newer = package_versions() | {"numpy": "99.0"}
+        monkeypatch.setattr(task_files, "package_versions", lambda: newer)
+        lines = Lines()
+        run_tasks(draw_and_note, tasks[:2], folder=tmp_path, console=lines.console)
+        assert carried_out() == ["task-000", "task-001"]
+        assert "versions" in lines.text
 
     @pytest.mark.parametrize("kind", ["empty", "noise", "text", "half", "last byte", "flipped", "array"])
     def test_a_damaged_file_is_done_again(self, tmp_path, tasks, carried_out, kind):

@@ -315,9 +315,17 @@ class TestChecksum:
 
         def older(header, data):
             header["format_version"] = 2 if isinstance(either, na.Release) else 1
+            header.pop("sha256", None)
 
         kind, path = edited(either, tmp_path / "old.nc", older, anew=False)
         assert kind.load(path).guarantee == either.guarantee
+
+    def test_a_damaged_version_does_not_turn_the_check_off(self, either, tmp_path):
+        def older(header, data):
+            header["format_version"] = 2 if isinstance(either, na.Release) else 1
+
+        line = refusal(either, tmp_path, older, anew=False)
+        assert "what it holds does not have its checksum" in line
 
     @pytest.mark.parametrize("version", [-3, 0, None, "2", 2.0, True])
     def test_versions_that_never_were(self, either, tmp_path, version):

@@ -7,8 +7,8 @@ import pandas as pd
 import typer
 
 from nadpvi.cli import options
-from nadpvi.cli.console import print_frame, print_json, say, warnings_as_lines
-from nadpvi.errors import ArgumentError
+from nadpvi.cli.console import print_frame, print_json, print_text, say, warnings_as_lines
+from nadpvi.errors import FileError
 
 __all__ = ["coverage"]
 
@@ -48,9 +48,13 @@ def coverage(
     from nadpvi.experiments.configuration import experiment_names, load_experiment
 
     if name is None:
-        raise ArgumentError(f"name an experiment: {', '.join(experiment_names())}, or a TOML file.")
+        for known in experiment_names():
+            print_text(known)
+        return
     experiment = load_experiment(name, is_small=small)
-    where = folder or Path("nadpvi-coverage") / (experiment.name + ("-small" if small else ""))
+    where = folder or Path("nadpvi-coverage") / experiment.name
+    if output is not None and output.exists() and not output.is_dir():
+        raise FileError(f"--output must be a folder, and {output} is a file.")
     with warnings_as_lines():
         result = run_experiment(
             experiment, folder=where, workers=workers, scheduler=scheduler, console=Console(stderr=True)

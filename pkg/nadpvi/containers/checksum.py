@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 import numpy as np
 import xarray as xr
 
-__all__ = ["HEADER", "is_intact", "with_checksum"]
+__all__ = ["CHECKSUM", "HEADER", "is_intact", "with_checksum"]
 
 # One attribute holds everything that is not an array: netCDF attributes cannot hold None, bool or dicts.
 HEADER = "nadpvi_header"
-_KEY = "sha256"
+CHECKSUM = "sha256"
 
 _Data = TypeVar("_Data", xr.Dataset, xr.DataTree)
 
@@ -25,19 +25,19 @@ def with_checksum(data: _Data) -> _Data:
     """Return a file's content with the checksum of its arrays and its header in the header."""
     header = json.loads(data.attrs[HEADER])
     made = data.copy()
-    made.attrs[HEADER] = json.dumps(header | {_KEY: _digest(data, header)})
+    made.attrs[HEADER] = json.dumps(header | {CHECKSUM: _digest(data, header)})
     return made
 
 
 def is_intact(data: xr.DataTree, header: dict[str, Any]) -> bool:
     """Return whether what a file holds has the checksum in its header."""
-    return header.get(_KEY) == _digest(data, header)
+    return header.get(CHECKSUM) == _digest(data, header)
 
 
 def _digest(data: xr.Dataset | xr.DataTree, header: dict[str, Any]) -> str:
     """Return SHA-256 over the header and every variable's place, name, dims, dtype, shape and bytes."""
     found = hashlib.sha256()
-    public = {key: value for key, value in header.items() if key != _KEY}
+    public = {key: value for key, value in header.items() if key != CHECKSUM}
     found.update(json.dumps(public, sort_keys=True).encode())
     for place, dataset in _datasets(data):
         for name in sorted(map(str, dataset.variables)):

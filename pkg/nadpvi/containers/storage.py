@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import xarray as xr
 
-from nadpvi.containers.checksum import HEADER, is_intact
+from nadpvi.containers.checksum import CHECKSUM, HEADER, is_intact
 from nadpvi.errors import ArgumentError, FileError, NadpviError
 
 __all__ = [
@@ -231,7 +231,9 @@ def load_file(
     if header.get("kind") != kind:
         raise FileError(f"{path} holds a {header.get('kind')}; expected a {kind}.")
     found = _format_version(header, path, newest=format_version)
-    if summed_since is not None and found >= summed_since and not is_intact(tree, header):
+    is_due = summed_since is not None and found >= summed_since
+    # A damaged version number must not turn the check off.
+    if (is_due or CHECKSUM in header) and not is_intact(tree, header):
         raise FileError(
             f"{path} is damaged or edited: what it holds does not have its checksum; use another copy."
         )

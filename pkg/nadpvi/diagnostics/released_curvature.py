@@ -16,7 +16,6 @@ __all__ = ["released_curvature_findings"]
 
 FloatArray = NDArray[np.float64]
 
-_TINY = np.finfo(np.float64).tiny
 
 # Clipping takes off, and weights move with the iterate: the dense method allows for a factor of log sd 0.2.
 # Beyond this one the estimate only misleads it.
@@ -94,7 +93,8 @@ def _compare(release: Release, phi: FloatArray, noisy_gradient: FloatArray) -> _
     noise = sums.residual_sd[:size] / (release.sampling_rate * np.sqrt(sums.s_pp[:size]))
     ends = of_prior + np.multiply.outer([1.0 / _ALLOWED_FACTOR, _ALLOWED_FACTOR], of_records)
     # At most 2 errors, which a walk that nothing pulls back shows.
-    bias = 2.0 * noise * np.minimum(1.0, noise / np.maximum(ends.max(axis=0), _TINY))
+    largest = ends.max(axis=0)
+    bias = 2.0 * noise * np.where(largest > noise, noise / np.maximum(largest, noise), 1.0)
     above = observed - ends.max(axis=0) - bias
     beyond = np.maximum(ends.min(axis=0) - observed, above) - _left_out(slope, moments=moments, size=size)
     score = np.maximum(beyond, 0.0) / np.hypot(noise, _spread(release.curvature_std, inner))

@@ -134,7 +134,7 @@ def _page(result: ExperimentResult, content: Mapping[str, Any]) -> str:
         f"**Found.** {_flowing(experiment.found) or 'Not written yet.'}",
         f"![The table's curves]({experiment.name}.svg)",
         _markdown(result.table),
-        f"Again: `nadpvi coverage {experiment.name} --workers 2 --output docs/results`. "
+        f"Again: `{experiment.command} --workers 2 --output docs/results`. "
         f"Seed {experiment.seed}; "
         f"{content['processor_seconds']:,.0f} s of work in all"
         + (f"; {failed} tasks failed" if failed else "")

@@ -111,6 +111,11 @@ class Block:
         burn_in = self.infer.get("burn_in")
         return {} if burn_in is None else {"burn_in": float(burn_in)}
 
+    def inference_of(self, releases: list[Release]) -> dict[str, Any]:
+        """Return the arguments of `nadpvi.infer` for these releases; the window of sums is fixed already."""
+        fixed = releases[0].sums is not None
+        return {key: value for key, value in self.infer.items() if not (fixed and key == "burn_in")}
+
     def generator(self, number: int, *, child: int) -> np.random.Generator:
         """Return the generator `child` of replicate `number`; the run itself has none of these."""
         return np.random.default_rng(np.random.SeedSequence(self.seeds[number], spawn_key=(2**31, child)))

@@ -10,6 +10,7 @@ from typing import Any
 import nadpvi
 from nadpvi.checks import check_count
 from nadpvi.config import DPVIConfig
+from nadpvi.coverage.ranks import MIN_DRAWS
 from nadpvi.errors import ArgumentError, FileError, NadpviError
 from nadpvi.experiments.methods import METHODS
 from nadpvi.experiments.sources import check_source
@@ -20,6 +21,13 @@ from nadpvi.privacy.randomness import check_seed
 __all__ = ["Arm", "Experiment", "experiment_names", "find_experiment", "load_experiment"]
 
 _ARM_KEYS = {"settings", "epsilon", "methods", "replicates", "block", "draws", "warmup", "infer", "source"}
+_ARM_KINDS: tuple[tuple[str, type, str], ...] = (
+    ("settings", str, "the name of a table under settings"),
+    ("methods", list, 'a list of names, such as ["exact"]'),
+    ("infer", dict, "a table of arguments"),
+    ("source", dict, "a table of arguments"),
+)
+_INFER_KEYS = {"burn_in", "phi_star_prior", "curvature_prior", "subsampling_noise"}
 _KEYS = {
     "title",
     "expected",
@@ -42,7 +50,7 @@ class Arm:
     Attributes
     ----------
     name : str
-        ``settings/epsilon``.
+        Settings, epsilon and number of tables.
     settings : mapping
         Arguments of `nadpvi.DPVIConfig`.
     epsilon, delta : float
@@ -79,7 +87,9 @@ class Experiment:
     Attributes
     ----------
     name : str
-        Name of its file.
+        Name of its file; of the small version with ``-small`` behind it.
+    command : str
+        What runs it.
     title, expected, found : str
         For the report: what is measured, what was expected, and what came out.
     seed : int
@@ -90,6 +100,7 @@ class Experiment:
     """
 
     name: str
+    command: str
     title: str
     expected: str
     found: str
@@ -165,9 +176,13 @@ def load_experiment(name: str, *, is_small: bool = False) -> Experiment:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise FileError(f"{path.name}: cannot be read as TOML: {error}.") from None
     try:
-        return _experiment(path.stem, data, is_small=is_small)
+        made = _experiment(path.stem, data, is_small=is_small)
     except NadpviError as error:
         raise ArgumentError(f"{path.name}: {error}") from None
+    flag = " --small" if is_small else ""
+    return dataclasses.replace(
+        made, name=path.stem + flag.replace(" -", ""), command=f"nadpvi coverage {name}{flag}"
+    )
 
 
 def _experiment(name: str, data: dict[str, Any], *, is_small: bool) -> Experiment:
@@ -176,11 +191,17 @@ def _experiment(name: str, data: dict[str, Any], *, is_small: bool) -> Experimen
     for key in ("title", "seed", "source", "settings", "arms"):
         if key not in data:
             raise ArgumentError(f"the experiment needs {key!r}.")
+    for key in ("source", "settings", "small"):
+        _check_kind(key, data.get(key, {}), dict, f"a table, [{key}]")
+    _check_kind("arms", data["arms"], list, "a list of tables, each under [[arms]]")
+    if not data["arms"]:
+        raise ArgumentError("arms must hold at least one table, under [[arms]].")
     small = data.get("small", {}) if is_small else {}
     _refuse_unknown("small", small, {"replicates", "draws", "warmup", "settings", "block", "epsilon"})
     arms = [arm for entry in data["arms"] for arm in _arms(entry, data=data, small=small)]
     return Experiment(
         name=name,
+        command="",
         title=str(data["title"]),
         expected=str(data.get("expected", "")).strip(),
         found=str(data.get("found", "")).strip(),
@@ -192,10 +213,14 @@ def _experiment(name: str, data: dict[str, Any], *, is_small: bool) -> Experimen
 
 def _arms(entry: dict[str, Any], *, data: dict[str, Any], small: dict[str, Any]) -> Iterator[Arm]:
     """Yield an arm for each epsilon of an entry of the file."""
+    _check_kind("arms", entry, dict, "a list of tables, each under [[arms]]")
     _refuse_unknown("an arm", entry, _ARM_KEYS)
     for key in ("settings", "epsilon", "methods", "replicates"):
         if key not in entry:
             raise ArgumentError(f"every arm needs {key!r}.")
+    for key, kind, what in _ARM_KINDS:
+        if key in entry:
+            _check_kind(key, entry[key], kind, what)
     label = entry["settings"]
     if label not in data["settings"]:
         raise ArgumentError(f"settings {label!r} are not defined: choose from {sorted(data['settings'])}.")
@@ -205,22 +230,41 @@ def _arms(entry: dict[str, Any], *, data: dict[str, Any], small: dict[str, Any])
     _checked_config(settings)
     source = {**data["source"], **entry.get("source", {})}
     check_source(source)
-    unknown = sorted(set(entry["methods"]) - set(METHODS))
-    if unknown or not entry["methods"]:
-        raise ArgumentError(f"methods must be among {sorted(METHODS)} (got {unknown}).")
+    _check_methods(entry["methods"])
+    inference = entry.get("infer", {})
+    _refuse_unknown("infer", inference, _INFER_KEYS)
     counts = {key: check_count(key, values[key]) for key in ("replicates", "block", "draws", "warmup")}
+    if counts["draws"] < MIN_DRAWS:
+        raise ArgumentError(f"draws must be at least {MIN_DRAWS} to be scored (got {counts['draws']}).")
+    _check_kind("epsilon", values["epsilon"], list, "a list of numbers, such as [0.1, 1.0]")
+    if not values["epsilon"]:
+        raise ArgumentError("epsilon must hold at least one number.")
     for epsilon in values["epsilon"]:
         budget = PrivacyBudget(epsilon=epsilon, delta=data.get("delta", 1e-5))
         yield Arm(
-            name=f"{label}, epsilon {epsilon:g}",
+            name=f"{label}, epsilon {epsilon:g}, {counts['replicates']:,} tables",
             settings=settings,
             epsilon=budget.epsilon,
             delta=budget.delta,
             methods=tuple(entry["methods"]),
             source=source,
-            infer=dict(entry.get("infer", {})),
+            infer=dict(inference),
             **counts,
         )
+
+
+def _check_kind(name: str, value: object, kind: type, what: str) -> None:
+    """Raise unless an entry of the file is of its kind."""
+    if not isinstance(value, kind):
+        raise ArgumentError(f"{name} must be {what} (got {value!r}).")
+
+
+def _check_methods(methods: list[Any]) -> None:
+    """Raise unless methods are known, and each named once."""
+    if not methods or any(not isinstance(name, str) or name not in METHODS for name in methods):
+        raise ArgumentError(f"methods must be among {sorted(METHODS)} (got {methods}).")
+    if len(set(methods)) < len(methods):
+        raise ArgumentError(f"methods must each be named once (got {methods}).")
 
 
 def _checked_config(settings: Mapping[str, Any]) -> DPVIConfig:
@@ -232,6 +276,7 @@ def _checked_config(settings: Mapping[str, Any]) -> DPVIConfig:
 
 def _refuse_unknown(what: str, values: Mapping[str, Any], known: set[str]) -> None:
     """Name the first entry that nothing reads."""
+    _check_kind(what, values, dict, "a table")
     unknown = sorted(set(values) - known)
     if unknown:
         raise ArgumentError(f"{what} has no entry {unknown[0]!r}: choose from {sorted(known)}.")

@@ -75,7 +75,7 @@ def _inferred(method: str) -> Method:
                     chains=1 if method == "laplace" else 4,
                     warmup=block.warmup,
                     seed=block.draw_seed(number, child=_CHILDREN[method]),
-                    **block.infer,
+                    **block.inference_of(releases),
                 )
             found.append(_thinned(posterior, block.draws))
         return np.array(found)
@@ -87,7 +87,7 @@ def _exact(block: Block) -> Array:
     """Return draws of the exact method, all releases at once."""
     releases = block.summed_releases
     seed = np.random.SeedSequence(block.seeds[0], spawn_key=(2**31, _CHILDREN["exact"]))
-    return exact_theta(releases, draws=block.draws, seed=seed, **block.infer)
+    return exact_theta(releases, draws=block.draws, seed=seed, **block.inference_of(releases))
 
 
 def _last_iterate(block: Block) -> Array:

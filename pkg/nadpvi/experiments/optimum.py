@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nadpvi.coverage import gaussian_mechanism_optimum
+from nadpvi.coverage.gaussian_optimum import SUM_KINDS
 from nadpvi.experiments.blocks import Block
 
 __all__ = ["optimum_sd"]
@@ -38,11 +39,12 @@ def _statistics(kind: str, outcomes: Array, *, model: Any, upper: float | None) 
 def optimum_sd(block: Block) -> Array | None:
     """Return the posterior sd of theta had all sufficient statistics been released once with Gaussian noise.
 
-    At the block's budget, one row a replicate, shape (R, K); None for a model without such statistics.
+    At the block's budget, one row a replicate, shape (R, K); None for a model without such statistics, or
+    with sums whose bound for this purpose is not given.
     """
     setting = block.setting
     kind, upper = setting.model.kind, setting.optimum_upper
-    if kind not in _PRIORS:
+    if kind not in _PRIORS or (kind in SUM_KINDS and upper is None):
         return None
     statistics = [
         _statistics(kind, np.asarray(table.records.y, dtype=np.float64), model=setting.model, upper=upper)

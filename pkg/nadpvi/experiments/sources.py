@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from nadpvi.checks import check_count
 from nadpvi.datasets import ADULT_PREDICTORS, adult_schema, load_adult
 from nadpvi.encoding import encode_features, encode_outcome
 from nadpvi.errors import ArgumentError
@@ -59,8 +60,9 @@ class Setting:
     make : callable
         (setting, seeds) -> tables, one a seed.
     optimum_upper : float, optional
-        Public bound of an outcome for the Gaussian mechanism that a posterior is held against; chosen to make
-        that one sharp (`nadpvi.coverage.choose_upper`).
+        Public bound of a summed outcome for the noisy statistics that a posterior is held against:
+        `nadpvi.coverage.clamping.choose_upper` finds a good one for a prior, N and a budget. Without it sums
+        are bounded as the schema says, and no optimum is worked out.
     """
 
     model: Any
@@ -128,7 +130,7 @@ def _exponential(
     prior_shape: float = 8.0,
     prior_rate: float = 2.0,
     upper: float = 10.0,
-    optimum_upper: float = 0.53,
+    optimum_upper: float | None = None,
 ) -> Setting:
     model = ExponentialGamma(outcome="wait", prior_shape=prior_shape, prior_rate=prior_rate)
     schema = _schema("wait", kind="real", lower=0.0, upper=upper)
@@ -137,7 +139,7 @@ def _exponential(
         schema=schema,
         num_records=num_records,
         make=_conjugate,
-        optimum_upper=float(optimum_upper),
+        optimum_upper=optimum_upper,
     )
 
 
@@ -147,7 +149,7 @@ def _poisson(
     prior_shape: float = 8.0,
     prior_rate: float = 2.0,
     upper: int = 40,
-    optimum_upper: float = 7.0,
+    optimum_upper: int | None = None,
 ) -> Setting:
     model = PoissonGamma(outcome="visits", prior_shape=prior_shape, prior_rate=prior_rate)
     return Setting(
@@ -155,7 +157,7 @@ def _poisson(
         schema=_schema("visits", kind="count", upper=upper),
         num_records=num_records,
         make=_conjugate,
-        optimum_upper=float(optimum_upper),
+        optimum_upper=optimum_upper,
     )
 
 
@@ -253,6 +255,8 @@ def check_source(source: Mapping[str, Any]) -> None:
     unknown = sorted(set(source) - {"kind", *known})
     if unknown:
         raise ArgumentError(f"a source of kind {kind!r} has no {unknown[0]!r}: it knows {sorted(known)}.")
+    if "num_records" in source:
+        check_count("num_records", source["num_records"])
 
 
 def make_setting(source: Mapping[str, Any]) -> Setting:

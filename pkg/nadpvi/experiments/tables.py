@@ -58,7 +58,8 @@ def summary_table(scores: Sequence[ArmScores]) -> pd.DataFrame:
     mean and sd of z, truth minus posterior mean over posterior sd; the share of 90 % intervals that hold the
     truth; the median posterior sd, by itself and over those of the non-private posterior and of the Gaussian
     mechanism's optimum on the same tables; mean CRPS and log score. Else: the mean scores of predictions,
-    with the standard error of the log score.
+    with the standard error of the log score, ``z_dp`` of the coefficients whose sd is above the non-private
+    one, and ``sd_above``, the share of those.
     """
     rows = []
     for one in scores:
@@ -126,9 +127,21 @@ def _prediction_row(one: ArmScores) -> dict[str, Any]:
         "rmse": np.sqrt(scores["brier"].mean()),
         "calibration_error": scores["calibration_error"].mean(),
         "accuracy": scores["accuracy"].mean(),
-        "z_dp": np.sqrt(np.square(scores["z_dp"]).mean()),
+        **_privacy_distance(one),
         "median_sd": np.median(scores["sd"]),
         "seconds_per_run": one.seconds / num_runs,
+    }
+
+
+def _privacy_distance(one: ArmScores) -> dict[str, float]:
+    """Return the mean z_dp of the coefficients that have one, and their share; none without privacy."""
+    if one.method == "non_private":
+        return {"z_dp": np.nan, "sd_above": np.nan}
+    square, share = np.square(one.scores["z_dp"]), one.scores["sd_above"]
+    has_any = share > 0
+    return {
+        "z_dp": float(np.sqrt(square[has_any].mean())) if has_any.any() else np.nan,
+        "sd_above": float(share.mean()),
     }
 
 

@@ -35,6 +35,9 @@ _UNREADABLE = (
     AttributeError, IndexError, NotImplementedError, RuntimeError, OverflowError, MemoryError,
 )  # fmt: skip
 
+# Libraries whose version decides the numbers.
+_DECISIVE = ("nadpvi", "numpy", "scipy")
+
 
 class _Content(NamedTuple):
     """A file's header and arrays."""
@@ -118,7 +121,10 @@ class TaskFolder:
                     f"{target} is a result of {header.get(key) or 'no experiment'}, not of {ours or 'none'}; "
                     "choose another folder, or delete this one."
                 )
-        return bool(header.get("fingerprint") == task.fingerprint(self.function))
+        # What other versions made may be other numbers, and would pass for those of these versions.
+        made_by, now = header.get("versions"), package_versions()
+        is_current = isinstance(made_by, Mapping) and all(made_by.get(k) == now[k] for k in _DECISIVE)
+        return is_current and header.get("fingerprint") == task.fingerprint(self.function)
 
     def write(self, task: Task, outcome: Outcome) -> None:
         """Keep a result, or the reason why there is none.

@@ -114,7 +114,7 @@ def _draw_findings(
 
 
 def _laplace_findings(draws: xr.Dataset, model: GradientModel) -> list[Finding]:
-    """Return how far Laplace's Gaussian is from the posterior by quadrature, which takes milliseconds."""
+    """Return how far Laplace's Gaussian is from the posterior by quadrature, which is as fast."""
     mean, sd = gaussian_moments(model)
     exact_mean, exact_sd = phi_star_moments(model)
     found = [
