@@ -159,7 +159,10 @@ def _say_kept(kept: Kept, *, num_tasks: int, folder: Path, console: "Console | N
     if kept.num_damaged:
         say_to(console, f"damaged result files in {folder}, made again: {kept.num_damaged}.")
     if kept.num_outdated:
-        say_to(console, f"results of other settings, seeds or versions in {folder}, made again: {kept.num_outdated}.")
+        say_to(
+            console,
+            f"results of other settings, seeds or versions in {folder}, made again: {kept.num_outdated}.",
+        )
     if kept.num_others:
         say_to(console, f"results of no task of this run in {folder}, ignored: {kept.num_others}.")
 

@@ -72,9 +72,9 @@ def check_reach(delta: float, *, num_steps: int, sampling_rate: float) -> None:
         )
     if delta < smallest_delta(num_steps):
         raise ArgumentError(
-            f"delta must be at least {smallest_delta(num_steps):.2g}, and a little more for what discrete noise "
-            f"takes of it, for {num_steps:,} steps, sampling_rate below 1 (got {delta:.3g}): a smaller one "
-            "drowns in rounding."
+            f"delta must be at least {smallest_delta(num_steps):.2g}, and a little more for what discrete "
+            f"noise takes of it, for {num_steps:,} steps, sampling_rate below 1 (got {delta:.3g}): a smaller "
+            "one drowns in rounding."
         )
 
 
