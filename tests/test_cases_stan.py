@@ -213,7 +213,6 @@ def test_one_seed_rule_stated_in_the_message(release):
                 na.infer(release, seed=seed, **(few | {"method": method}))
 
 
-@SHORT_RUNS_MAY_WARN
 @pytest.mark.parametrize("method", ["exact", "laplace", "dense", "nuts"])
 def test_settings_that_a_method_ignores_are_checked_all_the_same(release, method):
     for settings, message in (
@@ -227,6 +226,7 @@ def test_settings_that_a_method_ignores_are_checked_all_the_same(release, method
             na.infer(release, method=method, **settings)
 
 
+@SHORT_RUNS_MAY_WARN
 def test_counts_may_be_whole_floats_and_nothing_else(release):
     for value in (5, 5.0, np.float64(5), np.int32(5)):
         for method in ("exact", "laplace"):
