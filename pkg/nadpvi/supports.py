@@ -12,7 +12,7 @@ import autograd.numpy as anp
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["SUPPORTS", "Support"]
+__all__ = ["SUPPORTS", "Support", "log_levels_after"]
 
 Array = NDArray[np.float64]
 Shape = tuple[int, ...]
@@ -20,6 +20,17 @@ Shape = tuple[int, ...]
 # What exp gives is held between exp(-700) and exp(700): scales and shares neither vanish nor overflow. A
 # covariance squares its Cholesky diagonal.
 _LARGEST_EXPONENT = 700.0
+
+
+def log_levels_after(num_breaks: int) -> Array:
+    """Return log(C - k) for k = 1, ..., C - 1, the offsets of Stan's stick breaking; 0 for two levels.
+
+    Examples
+    --------
+    >>> np.exp(log_levels_after(3)).round(9)
+    array([3., 2., 1.])
+    """
+    return np.asarray(np.log(np.arange(num_breaks, 0.0, -1.0)))
 
 
 class Support(Protocol):
@@ -169,7 +180,7 @@ class _Simplex:
     def _broken(self, z: Array, shape: Shape) -> tuple[Array, Array]:
         """Return the logits of each break, and the log length of the stick before each and after the last."""
         num_breaks = shape[-1] - 1
-        logits = _shaped(z, (*shape[:-1], num_breaks)) - np.log(np.arange(num_breaks, 0, -1))
+        logits = _shaped(z, (*shape[:-1], num_breaks)) - log_levels_after(num_breaks)
         left = anp.cumsum(-_log1p_exp(logits), axis=-1)
         whole = np.zeros((*logits.shape[:-1], 1))
         return logits, _array(anp.concatenate([whole, left], axis=-1))
@@ -181,7 +192,7 @@ class _Simplex:
         num_breaks = shape[-1] - 1
         # What is left after each break, summed from the end, where the small parts are.
         after: Array = np.cumsum(value[..., :0:-1], axis=-1)[..., ::-1]
-        logits = _log(value[..., :-1]) - _log(after) + np.log(np.arange(num_breaks, 0, -1))
+        logits = _log(value[..., :-1]) - _log(after) + log_levels_after(num_breaks)
         return _flat(logits, (*shape[:-1], num_breaks))
 
 

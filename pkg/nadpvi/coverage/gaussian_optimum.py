@@ -15,12 +15,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import digamma, expit, polygamma
 
 from nadpvi.checks import check_count, check_positive
-from nadpvi.coverage.noisy_counts import count_moments, log_levels_after
+from nadpvi.coverage.noisy_counts import count_moments
 from nadpvi.coverage.noisy_sums import sum_moments
 from nadpvi.errors import ArgumentError
 from nadpvi.privacy.accounting_gaussian import gaussian_mu
 from nadpvi.privacy.parameters import ADD_OR_REMOVE_ONE, check_delta, check_epsilon
 from nadpvi.privacy.randomness import check_seed
+from nadpvi.supports import log_levels_after
 
 __all__ = [
     "COUNT_KINDS",

@@ -7,8 +7,9 @@ from numpy.typing import NDArray
 from scipy.special import digamma, gammaln, polygamma
 
 from nadpvi.errors import ArgumentError
+from nadpvi.supports import log_levels_after
 
-__all__ = ["count_moments", "log_levels_after"]
+__all__ = ["count_moments"]
 
 Array = NDArray[np.float64]
 
@@ -22,12 +23,6 @@ class _Counts(NamedTuple):
     first: float
     weights: Array
     concentration: float
-
-
-def log_levels_after(num_params: int) -> Array:
-    """Return log(C - k) for k = 1, ..., K, the offsets of Stan's stick breaking; 0 for two levels."""
-    logarithms: Array = np.log(np.arange(num_params, 0.0, -1.0))
-    return logarithms
 
 
 def count_moments(noisy: Array, *, concentrations: Array, noise_std: float) -> tuple[Array, Array]:

@@ -21,6 +21,7 @@ from nadpvi.models.exponential_family import (
     draw_log_gamma,
     log_gamma_moments,
 )
+from nadpvi.supports import log_levels_after
 
 __all__ = ["CategoricalDirichlet"]
 
@@ -78,14 +79,14 @@ class CategoricalDirichlet(ConjugateModel):
         first, rest = self._sticks(len(design.outcome_levels))
         mean, sd = log_gamma_moments(first)
         rest_mean, rest_sd = log_gamma_moments(rest)
-        return mean - rest_mean + _log_levels_after(len(first)), np.hypot(sd, rest_sd)
+        return mean - rest_mean + log_levels_after(len(first)), np.hypot(sd, rest_sd)
 
     def draw_prior(self, design: Design, *, num_draws: int, rng: np.random.Generator) -> Array:
         """Return independent prior draws of theta, shape (`num_draws`, K)."""
         first, rest = self._sticks(len(design.outcome_levels))
         size = (num_draws, len(first))
         logit = draw_log_gamma(first, size=size, rng=rng) - draw_log_gamma(rest, size=size, rng=rng)
-        draws: Array = logit + _log_levels_after(len(first))
+        draws: Array = logit + log_levels_after(len(first))
         return draws
 
     def prior_records(self, num_params: int) -> PriorRecords:
@@ -110,7 +111,7 @@ class CategoricalDirichlet(ConjugateModel):
     def natural_gradient(self, theta: Array) -> Array:
         """Return 1 for j = k and z_j for j > k in row k, and -z_j in the last row: (..., C, K)."""
         num_params = theta.shape[-1]
-        share = expit(theta - _log_levels_after(num_params))
+        share = expit(theta - log_levels_after(num_params))
         gradient = np.zeros((*theta.shape[:-1], num_params + 1, num_params))
         # Row by row: a broadcast product with a matrix of ones is several times slower where levels are few.
         for row in range(num_params):
@@ -147,7 +148,7 @@ class CategoricalDirichlet(ConjugateModel):
 
     def _breaks(self, theta: Array) -> tuple[Array, Array]:
         """Return the shares' logits and -log(1 - share), each of shape (..., K)."""
-        logit = theta - _log_levels_after(theta.shape[-1])
+        logit = theta - log_levels_after(theta.shape[-1])
         return logit, anp.logaddexp(0.0, logit)
 
     def _sticks(self, num_levels: int) -> tuple[Array, Array]:
@@ -165,9 +166,3 @@ class CategoricalDirichlet(ConjugateModel):
                 f"{quoted(self.outcome)} (got {len(self.concentration)} numbers)."
             )
         return np.array(self.concentration)
-
-
-def _log_levels_after(num_params: int) -> Array:
-    """Return log(C - k) for k = 1, ..., K: the offsets of Stan's stick breaking."""
-    logarithms: Array = np.log(np.arange(num_params, 0.0, -1.0))
-    return logarithms

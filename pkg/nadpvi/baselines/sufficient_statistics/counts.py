@@ -11,7 +11,7 @@ from nadpvi.baselines.sufficient_statistics.families import NoisySums, Norm, Rec
 from nadpvi.design import Design
 from nadpvi.models import BernoulliBeta, CategoricalDirichlet
 from nadpvi.models.exponential_family import draw_log_gamma, log_gamma_moments
-from nadpvi.supports import SUPPORTS
+from nadpvi.supports import SUPPORTS, log_levels_after
 
 __all__ = ["CountStatistics", "count_statistics"]
 
@@ -105,7 +105,7 @@ class CountStatistics:
     def log_tilt(self, standard: Array) -> Array:
         """Return the log density of logits of beta variables, plus half the square of `standard`."""
         first, rest = self._sticks()
-        logits = self.from_standard(standard) - np.log(np.arange(len(first), 0, -1))
+        logits = self.from_standard(standard) - log_levels_after(len(first))
         density = first * logits - (first + rest) * np.logaddexp(0.0, logits)
         tilt: Array = (density + 0.5 * standard**2).sum(axis=1)
         return tilt
@@ -122,9 +122,9 @@ class CountStatistics:
         """Return theta from its Dirichlet conditional, as shares of log-gamma variables."""
         shape = self._all_counts(sums, num_records) + np.array(self.concentration)
         logs = draw_log_gamma(shape, size=shape.shape, rng=rng)
-        num_left = np.arange(len(self.codes) - 1, 0, -1)
-        rest = np.stack([logsumexp(logs[:, k + 1 :], axis=1) for k in range(len(num_left))], axis=1)
-        drawn: Array = logs[:, :-1] - rest + np.log(num_left)
+        breaks = range(len(self.codes) - 1)
+        rest = np.stack([logsumexp(logs[:, k + 1 :], axis=1) for k in breaks], axis=1)
+        drawn: Array = logs[:, :-1] - rest + log_levels_after(len(breaks))
         return drawn
 
     def _sticks(self) -> tuple[Array, Array]:
@@ -135,7 +135,7 @@ class CountStatistics:
     def _reference(self) -> tuple[Array, Array]:
         """Return the prior mean and sd of theta, each (K,)."""
         (mean, sd), (rest_mean, rest_sd) = (log_gamma_moments(shape) for shape in self._sticks())
-        return mean - rest_mean + np.log(np.arange(len(mean), 0, -1)), np.hypot(sd, rest_sd)
+        return mean - rest_mean + log_levels_after(len(mean)), np.hypot(sd, rest_sd)
 
     def _all_counts(self, sums: Array, num_records: Array) -> Array:
         """Return all C counts, the one that is not released by subtraction."""
