@@ -14,24 +14,11 @@ from nadpvi.gradient_model.sums import DEFAULT_BURN_IN
 from nadpvi.models.base import ExponentialFamily
 from nadpvi.privacy.budget import PrivacyBudget
 from nadpvi.private.curator import release
-from nadpvi.private.replicates import simulate_releases
+from nadpvi.private.replicates import replicate_seed, simulate_releases
 
-__all__ = ["Block", "replicate_seed"]
+__all__ = ["Block"]
 
 Array = NDArray[np.float64]
-
-
-def replicate_seed(seed: int, number: int) -> int:
-    """Return the seed of one replicate: what `nadpvi.replicate_seeds` has at that place.
-
-    Examples
-    --------
-    >>> from nadpvi.private.replicates import replicate_seeds
-    >>> replicate_seed(7, 3) == replicate_seeds(7, num_replicates=4)[3]
-    np.True_
-    """
-    child = np.random.SeedSequence(seed, spawn_key=(number,))
-    return int(child.generate_state(1, np.uint64)[0])
 
 
 class Block:

@@ -13,7 +13,7 @@ from nadpvi.models.base import SimulatingModel
 from nadpvi.privacy.randomness import check_seed
 from nadpvi.schema import Schema
 
-__all__ = ["SimulatedTables", "replicate_seeds", "simulate_tables"]
+__all__ = ["SimulatedTables", "replicate_seed", "replicate_seeds", "simulate_tables"]
 
 Array = NDArray[np.float64]
 
@@ -47,10 +47,21 @@ def replicate_seeds(seed: int, *, num_replicates: int) -> NDArray[np.uint64]:
     >>> bool((replicate_seeds(1, num_replicates=3) == replicate_seeds(1, num_replicates=9)[:3]).all())
     True
     """
-    children = np.random.SeedSequence(check_seed("seed", seed)).spawn(
-        check_count("num_replicates", num_replicates)
-    )
-    return np.array([child.generate_state(1, np.uint64)[0] for child in children], dtype=np.uint64)
+    root = check_seed("seed", seed)
+    numbers = range(check_count("num_replicates", num_replicates))
+    return np.array([replicate_seed(root, number) for number in numbers], dtype=np.uint64)
+
+
+def replicate_seed(seed: int, number: int) -> int:
+    """Return the seed of one replicate, counted from 0, without those before it.
+
+    Examples
+    --------
+    >>> replicate_seed(7, 3) == int(replicate_seeds(7, num_replicates=4)[3])
+    True
+    """
+    child = np.random.SeedSequence(seed, spawn_key=(number,))
+    return int(child.generate_state(1, np.uint64)[0])
 
 
 def simulate_tables(
