@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from nadpvi.config import DPVIConfig
 from nadpvi.containers.release import Release
 from nadpvi.experiments.sources import Setting, SimulatedTable, make_setting, simulate
-from nadpvi.gradient_model.sums import DEFAULT_BURN_IN
+from nadpvi.gradient_model.priors import window_sums
 from nadpvi.models.base import ExponentialFamily
 from nadpvi.privacy.budget import PrivacyBudget
 from nadpvi.private.curator import release
@@ -55,8 +55,7 @@ class Block:
 
     def config(self, **changes: Any) -> DPVIConfig:
         """Return the arm's settings."""
-        values = {key: tuple(v) if isinstance(v, list) else v for key, v in self.settings["settings"].items()}
-        return DPVIConfig(**{**values, **changes})
+        return DPVIConfig.from_dict({**self.settings["settings"], **changes})
 
     @functools.cached_property
     def releases(self) -> list[Release]:
@@ -73,12 +72,9 @@ class Block:
     @functools.cached_property
     def mean_locations(self) -> Array:
         """The window's mean of the guide's locations, shape (R, K)."""
-        means = []
-        for made in self.summed_releases:
-            first = round(made.num_steps * float(self.infer.get("burn_in", DEFAULT_BURN_IN)))
-            mean = made.phi[first:].mean(axis=0) if made.sums is None else made.sums.phi_bar
-            means.append(mean[: self.theta.shape[1]])
-        return np.array(means)
+        releases, size = self.summed_releases, self.theta.shape[1]
+        burn_in = self.inference_of(releases).get("burn_in")
+        return np.array([window_sums(made, burn_in=burn_in).phi_bar[:size] for made in releases])
 
     def releases_of(self, config: DPVIConfig) -> list[Release]:
         """Return one simulated release of each table under the given settings."""

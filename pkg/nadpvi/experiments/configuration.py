@@ -271,7 +271,7 @@ def _checked_config(settings: Mapping[str, Any]) -> DPVIConfig:
     """Return the settings as a configuration, or raise."""
     names = {field.name for field in dataclasses.fields(DPVIConfig)}
     _refuse_unknown("settings", settings, names)
-    return DPVIConfig(**settings)
+    return DPVIConfig.from_dict(dict(settings))
 
 
 def _refuse_unknown(what: str, values: Mapping[str, Any], known: set[str]) -> None:
