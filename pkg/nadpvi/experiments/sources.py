@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from nadpvi.checks import check_count
 from nadpvi.datasets import ADULT_PREDICTORS, adult_schema, load_adult
@@ -206,18 +205,13 @@ def _adult_model() -> LogisticRegression:
 
 def _semi_synthetic() -> Setting:
     """Return Adult's covariates, with coefficients from the prior and outcomes from the model."""
-    x = _adult_records("train").x.astype(np.float64)
-
-    def make(setting: Setting, seeds: Sequence[int]) -> list[SimulatedTable]:
-        tables = []
-        for seed in seeds:
-            rng = _generator(seed)
-            theta = rng.standard_normal((x.shape[1],))
-            y = np.asarray(rng.random(len(x)) < expit(x @ theta), dtype=np.float64)
-            tables.append(SimulatedTable(theta, Records(x=x, y=y)))
-        return tables
-
-    return Setting(model=_adult_model(), schema=adult_schema(), num_records=len(x), make=make)
+    x = np.asarray(_adult_records("train").x, dtype=np.float64)
+    return Setting(
+        model=_adult_model(),
+        schema=adult_schema(),
+        num_records=len(x),
+        make=functools.partial(_regression_tables, features=lambda rng: x),
+    )
 
 
 def _adult() -> Setting:
