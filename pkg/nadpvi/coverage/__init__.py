@@ -11,9 +11,10 @@ from nadpvi.coverage.gaussian_optimum import (
     simulate_statistics,
 )
 from nadpvi.coverage.sharpness import ScoreSummary, Sharpness, sharpness, summarise_scores
-from nadpvi.coverage.tarp import CoverageTest, coverage_test
+from nadpvi.coverage.tarp import MIN_REPLICATES, CoverageTest, coverage_rmse, coverage_test
 
 __all__ = [
+    "MIN_REPLICATES",
     "CalibrationTest",
     "CoverageTest",
     "GaussianOptimum",
@@ -23,6 +24,7 @@ __all__ = [
     "calibration_ranks",
     "calibration_test",
     "choose_upper",
+    "coverage_rmse",
     "coverage_test",
     "gaussian_mechanism_optimum",
     "non_private_moments",

@@ -10,7 +10,7 @@ from nadpvi.coverage.null import curve_counts, p_value, uniform_null
 from nadpvi.errors import ArgumentError
 from nadpvi.privacy.randomness import check_seed
 
-__all__ = ["MIN_REPLICATES", "CoverageTest", "check_replicates", "coverage_test"]
+__all__ = ["MIN_REPLICATES", "CoverageTest", "check_replicates", "coverage_rmse", "coverage_test"]
 
 Array = NDArray[np.float64]
 
@@ -98,13 +98,10 @@ def coverage_test(ranks: ArrayLike, *, seed: int, num_alphas: int = 99) -> Cover
     >>> found.is_rejected, round(found.null_mean, 4), round(found.null_bound_95, 3)
     (False, 0.0171, 0.031)
     """
-    values = check_replicates("ranks", ranks)
-    if values.min() < 0.0 or values.max() > 1.0:
-        raise ArgumentError("ranks must be in [0, 1]; counts of draws must be divided by their number first.")
+    values = _check_ranks(ranks)
     num_replicates, num_references = values.shape
     null = uniform_null(num_replicates, check_count("num_alphas", num_alphas))
-    # Levels run upwards and alphas with them, so that curves are turned round.
-    curves = curve_counts(values, null.levels)[:, ::-1] / num_replicates
+    curves = _curves(values, null.levels)
     alphas = null.levels
     errors = _rmse(curves, null.levels[::-1])
     rmse = float(errors.mean())
@@ -124,6 +121,44 @@ def coverage_test(ranks: ArrayLike, *, seed: int, num_alphas: int = 99) -> Cover
         num_references=num_references,
         notes=_notes(num_replicates),
     )
+
+
+def coverage_rmse(ranks: ArrayLike, *, num_alphas: int = 99) -> float:
+    """Return eq. (15) alone, the `rmse` of `coverage_test`, without its bootstrap.
+
+    Parameters
+    ----------
+    ranks, num_alphas
+        As there.
+
+    Raises
+    ------
+    ArgumentError
+        As there.
+
+    Examples
+    --------
+    >>> ranks = np.random.default_rng(1).random((500, 3))
+    >>> coverage_rmse(ranks) == coverage_test(ranks, seed=1).rmse
+    True
+    """
+    values = _check_ranks(ranks)
+    levels = uniform_null(len(values), check_count("num_alphas", num_alphas)).levels
+    return float(_rmse(_curves(values, levels), levels[::-1]).mean())
+
+
+def _check_ranks(ranks: ArrayLike) -> Array:
+    """Return TARP ranks as an array of shape (R, F), or raise."""
+    values = check_replicates("ranks", ranks)
+    if values.min() < 0.0 or values.max() > 1.0:
+        raise ArgumentError("ranks must be in [0, 1]; counts of draws must be divided by their number first.")
+    return values
+
+
+def _curves(values: Array, levels: Array) -> Array:
+    """Return the coverage curve of each reference point, (F, A), at the alphas that `levels` are."""
+    # Levels run upwards and alphas with them, so that curves are turned round.
+    return curve_counts(values, levels)[:, ::-1] / len(values)
 
 
 def check_replicates(name: str, values: ArrayLike) -> Array:

@@ -34,7 +34,7 @@ def draw_curves(curves: Sequence[Mapping[str, Any]], *, title: str) -> bytes:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    # Parts of one arm are drawn together; the first curve of a method is that of most tables.
+    # Arms of one name are drawn together, each method once.
     arms = list(dict.fromkeys(curve["settings"] for curve in curves))
     columns = min(3, len(arms))
     rows = -(-len(arms) // columns)

@@ -7,8 +7,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from nadpvi.coverage import CoverageTest, coverage_test
-from nadpvi.coverage.tarp import MIN_REPLICATES
+from nadpvi.coverage import MIN_REPLICATES, CoverageTest, coverage_rmse, coverage_test
 from nadpvi.experiments.configuration import Arm, Experiment
 from nadpvi.experiments.tasks import RunReport
 
@@ -21,12 +20,16 @@ _TEST_SEED = 1
 
 
 class ArmScores(NamedTuple):
-    """All scores of one method in one arm: arrays with a row for each replicate, and wall seconds in all."""
+    """All scores of one method in one arm: arrays with a row for each replicate, and wall seconds in all.
+
+    ``joint`` is the test of joint coverage, None where the truth is not known or tables are too few.
+    """
 
     arm: Arm
     method: str
     scores: dict[str, Array]
     seconds: float
+    joint: CoverageTest | None
 
 
 def collect(experiment: Experiment, report: RunReport) -> list[ArmScores]:
@@ -47,7 +50,10 @@ def _joined(arm: Arm, method: str, blocks: Sequence[Mapping[str, Array]]) -> Arm
         for name in names
         if name != "seconds"
     }
-    return ArmScores(arm, method, scores, float(sum(block[f"{prefix}seconds"] for block in blocks)))
+    seconds = float(sum(block[f"{prefix}seconds"] for block in blocks))
+    ranks = scores.get("joint", ())
+    joint = coverage_test(ranks, seed=_TEST_SEED) if len(ranks) >= MIN_REPLICATES else None
+    return ArmScores(arm, method, scores, seconds, joint)
 
 
 def summary_table(scores: Sequence[ArmScores]) -> pd.DataFrame:
@@ -75,7 +81,7 @@ def _truth_row(one: ArmScores, peers: Mapping[str, Mapping[str, Array]]) -> dict
     num_tables = len(scores["joint"])
     return {
         "tables": num_tables,
-        **_coverage(scores["joint"], scores["marginal"]),
+        **_coverage(one.joint, scores["marginal"]),
         "z_mean": scores["z"].mean(),
         "z_sd": scores["z"].std(),
         "coverage_90": scores["covered_90"].mean(),
@@ -87,22 +93,19 @@ def _truth_row(one: ArmScores, peers: Mapping[str, Mapping[str, Array]]) -> dict
     }
 
 
-def _coverage(joint_ranks: Array, marginal_ranks: Array) -> dict[str, float]:
+def _coverage(joint: CoverageTest | None, marginal_ranks: Array) -> dict[str, float]:
     """Return the figures of the coverage test; NaN where there are too few tables for one."""
-    names = ("rmse", "rmse_se", "null_mean", "null_95", "p_value", "worst_marginal_rmse")
-    if len(joint_ranks) < MIN_REPLICATES:
+    if joint is None:
+        names = ("rmse", "rmse_se", "null_mean", "null_95", "p_value", "worst_marginal_rmse")
         return dict.fromkeys(names, np.nan)
-    joint = coverage_test(joint_ranks, seed=_TEST_SEED)
-    marginal = [
-        coverage_test(marginal_ranks[:, :, k], seed=_TEST_SEED).rmse for k in range(marginal_ranks.shape[2])
-    ]
-    return dict(
-        zip(
-            names,
-            (joint.rmse, joint.rmse_sd, joint.null_mean, joint.null_bound_95, joint.p_value, max(marginal)),
-            strict=True,
-        )
-    )
+    return {
+        "rmse": joint.rmse,
+        "rmse_se": joint.rmse_sd,
+        "null_mean": joint.null_mean,
+        "null_95": joint.null_bound_95,
+        "p_value": joint.p_value,
+        "worst_marginal_rmse": max(coverage_rmse(ranks) for ranks in np.moveaxis(marginal_ranks, 2, 0)),
+    }
 
 
 def _sharpness(scores: Mapping[str, Array], peers: Mapping[str, Mapping[str, Array]]) -> dict[str, float]:
@@ -157,16 +160,16 @@ def curves(scores: Sequence[ArmScores]) -> list[dict[str, Any]]:
 
 def _curve(one: ArmScores) -> dict[str, Any]:
     """Return one method's curve."""
-    if "joint" in one.scores and len(one.scores["joint"]) < MIN_REPLICATES:
-        return {"level": [], "coverage": [], "band": [[], []]}
-    if "joint" in one.scores:
-        test: CoverageTest = coverage_test(one.scores["joint"], seed=_TEST_SEED)
+    if one.joint is not None:
+        test = one.joint
         order = np.argsort(1.0 - test.alphas)
         return {
             "level": _rounded((1.0 - test.alphas)[order]),
             "coverage": _rounded(test.coverage[order]),
             "band": [_rounded(edge[order]) for edge in test.band],
         }
+    if "joint" in one.scores:
+        return {"level": [], "coverage": [], "band": [[], []]}
     share = one.scores["bin_share"]
     weight = share.sum(axis=0)
     with np.errstate(invalid="ignore"):
