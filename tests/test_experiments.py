@@ -18,7 +18,8 @@ from nadpvi.experiments.configuration import experiment_names, find_experiment, 
 from nadpvi.experiments.methods import LABELS, METHODS
 from nadpvi.experiments.tasks import Task
 from nadpvi.experiments.work import run_block
-from nadpvi.inference.many import exact_theta, join_models
+from nadpvi.gradient_model import join_models, make_gradient_model
+from nadpvi.inference.many import exact_theta
 
 TINY = """
 title = "Tiny"
@@ -161,8 +162,6 @@ def test_exact_draws_of_many_are_those_of_each(tiny):
 
 
 def test_releases_that_do_not_belong_together_are_refused(tiny):
-    from nadpvi.gradient_model import make_gradient_model
-
     task = load_experiment(str(tiny)).tasks()[0]
     release = Block({**task.settings, "count": 2}, seed=5).releases[0]
     short = make_gradient_model(release, burn_in=0.5)

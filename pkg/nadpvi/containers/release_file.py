@@ -13,7 +13,7 @@ from nadpvi.checks import check_positive, check_real
 from nadpvi.config import DPVIConfig
 from nadpvi.containers.storage import HEADER, load_file
 from nadpvi.description import ModelDescription
-from nadpvi.gradient_model.data import TraceSums
+from nadpvi.gradient_model.data import SUM_NAMES, TraceSums
 from nadpvi.privacy.guarantee import Guarantee
 
 __all__ = ["PER_COORDINATE", "load_release_file", "release_dataset", "release_fields"]
@@ -26,7 +26,6 @@ _FORMAT_VERSION = 3
 _SUMMED_SINCE = 3  # files of this format and later hold a checksum
 PER_COORDINATE = ("preconditioner", "learning_rate", "model_prior_mean", "model_prior_sd")
 _CURVATURE = ("curvature", "curvature_std")
-_SUMS = ("phi_bar", "g_bar", "s_pp", "s_gp", "s_gg")
 
 
 class _Release(Protocol):
@@ -81,7 +80,7 @@ def release_dataset(release: _Release) -> xr.Dataset:
     variables: dict[str, Any] = {name: (("step", "phi"), value) for name, value in per_step.items()}
     variables |= {name: ("phi", getattr(release, name)) for name in (*PER_COORDINATE, "final_phi")}
     if release.sums is not None:
-        variables |= {f"window_{name}": ("phi", getattr(release.sums, name)) for name in _SUMS}
+        variables |= {f"window_{name}": ("phi", getattr(release.sums, name)) for name in SUM_NAMES}
     for name in _CURVATURE:
         if getattr(release, name) is not None:
             variables[name] = (("curvature_row", "curvature_column"), getattr(release, name))
@@ -113,7 +112,7 @@ def release_fields(data: xr.DataTree, header: dict[str, Any]) -> dict[str, Any]:
     arrays["final_phi"] = data["final_phi"].to_numpy() if "final_phi" in data else np.zeros(0)
     arrays |= {name: data[name].to_numpy() for name in _CURVATURE if name in data}
     if (steps := header.get("window_steps")) is not None:
-        sums = {name: data[f"window_{name}"].to_numpy() for name in _SUMS}
+        sums = {name: data[f"window_{name}"].to_numpy() for name in SUM_NAMES}
         arrays["sums"] = TraceSums(num_steps=int(steps), **sums)
     return {
         **arrays,

@@ -4,7 +4,7 @@
 ``stan/gradient_model.stan``.
 """
 
-from nadpvi.gradient_model.data import GradientModel, TraceSums
+from nadpvi.gradient_model.data import SUM_NAMES, GradientModel, TraceSums, join_models
 from nadpvi.gradient_model.density import (
     ConditionalNormal,
     DensityGradient,
@@ -19,6 +19,7 @@ from nadpvi.gradient_model.priors import ReleasedTrace, check_priors, make_gradi
 from nadpvi.gradient_model.sums import make_trace_sums, window_start
 
 __all__ = [
+    "SUM_NAMES",
     "ConditionalNormal",
     "DensityGradient",
     "GradientModel",
@@ -28,6 +29,7 @@ __all__ = [
     "conditional_delta",
     "grad_log_collapsed",
     "grad_log_density",
+    "join_models",
     "log_collapsed",
     "log_density",
     "log_density_trace",

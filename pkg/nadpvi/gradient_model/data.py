@@ -4,18 +4,22 @@ The model is a regression of the noisy gradients on the iterates, so the window 
 through counts, means and centred second moments. One density evaluation then costs O(D), not O(T * D).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nadpvi.errors import ArgumentError
 
-__all__ = ["MIN_WINDOW", "GradientModel", "TraceSums", "check_window"]
+__all__ = ["MIN_WINDOW", "SUM_NAMES", "GradientModel", "TraceSums", "check_window", "join_models"]
 
 FloatArray = NDArray[np.float64]
 
 MIN_WINDOW = 3  # a slope, a mean and one residual: fewer steps leave nothing to judge the fit by
+# The vectors of `TraceSums`.
+SUM_NAMES = ("phi_bar", "g_bar", "s_pp", "s_gp", "s_gg")
 _VECTORS = ("noise_std", "phi_star_prior_mean", "phi_star_prior_sd", "v_prior_mean", "v_prior_sd")
 _POSITIVE = ("noise_std", "phi_star_prior_sd", "v_prior_sd", "tau_prior_scale")
 
@@ -70,7 +74,7 @@ class TraceSums:
 
     def __post_init__(self) -> None:
         check_window(self.num_steps)
-        for name in ("phi_bar", "g_bar", "s_pp", "s_gp", "s_gg"):
+        for name in SUM_NAMES:
             array = _read_only(getattr(self, name))
             object.__setattr__(self, name, array)
             if array.ndim != 1 or array.shape != self.phi_bar.shape or array.size == 0:
@@ -165,7 +169,7 @@ class GradientModel:
     def take(self, part: slice) -> "GradientModel":
         """Return the model of some coordinates: under a diagonal curvature they are independent."""
         sums, tau_scale = self.sums, self.tau_prior_scale
-        vectors = {name: getattr(sums, name)[part] for name in ("phi_bar", "g_bar", "s_pp", "s_gp", "s_gg")}
+        vectors = {name: getattr(sums, name)[part] for name in SUM_NAMES}
         return GradientModel(
             sums=TraceSums(num_steps=sums.num_steps, **vectors),
             sampling_rate=self.sampling_rate,
@@ -173,3 +177,30 @@ class GradientModel:
             phi_labels=self.phi_labels[part],
             **{name: getattr(self, name)[part] for name in _VECTORS},
         )
+
+
+def join_models(models: Sequence[GradientModel]) -> GradientModel:
+    """Return one model whose coordinates are those of all models, one after the other.
+
+    Raises
+    ------
+    ArgumentError
+        Unless they have one sampling rate, one window length, and all infer tau or none does.
+    """
+    first = models[0]
+    shared = {(m.sampling_rate, m.sums.num_steps, m.tau_prior_scale is None) for m in models}
+    if len(shared) > 1:
+        raise ArgumentError("models must share sampling rate, window length and whether tau is inferred.")
+
+    def joined(arrays: Sequence[FloatArray]) -> FloatArray:
+        return np.concatenate(arrays)
+
+    sums = {name: joined([getattr(m.sums, name) for m in models]) for name in SUM_NAMES}
+    has_tau = first.tau_prior_scale is not None
+    return GradientModel(
+        sums=TraceSums(num_steps=first.sums.num_steps, **sums),
+        sampling_rate=first.sampling_rate,
+        tau_prior_scale=joined([cast(FloatArray, m.tau_prior_scale) for m in models]) if has_tau else None,
+        phi_labels=tuple(f"{number}: {label}" for number, m in enumerate(models) for label in m.phi_labels),
+        **{name: joined([getattr(m, name) for m in models]) for name in _VECTORS},
+    )

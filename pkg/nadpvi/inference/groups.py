@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from nadpvi.containers.release import Release
 from nadpvi.containers.variables import model_variables
-from nadpvi.gradient_model import GradientModel
+from nadpvi.gradient_model import SUM_NAMES, GradientModel
 from nadpvi.gradient_model.sums import DEFAULT_BURN_IN
 from nadpvi.inference.draws import PostProcessingDraws
 
@@ -69,8 +69,7 @@ def make_groups(
 def _observed(model: GradientModel, *, labels: NDArray[Any]) -> xr.Dataset:
     """Return the sums of the window, which are all that the likelihood sees."""
     sums = model.sums
-    names = ("phi_bar", "g_bar", "s_pp", "s_gp", "s_gg")
-    variables: dict[str, Any] = {name: ("phi", getattr(sums, name)) for name in names}
+    variables: dict[str, Any] = {name: ("phi", getattr(sums, name)) for name in SUM_NAMES}
     variables["num_steps"] = ((), sums.num_steps)
     return xr.Dataset(variables, coords={"phi": labels})
 

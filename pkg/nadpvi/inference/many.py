@@ -7,50 +7,19 @@ experiment over thousands pays NumPy's overhead once.
 """
 
 from collections.abc import Sequence
-from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nadpvi.containers.release import Release
 from nadpvi.errors import ArgumentError
-from nadpvi.gradient_model import GradientModel, TraceSums, make_gradient_model
+from nadpvi.gradient_model import join_models, make_gradient_model
 from nadpvi.inference.draws import seed_sequence
 from nadpvi.inference.exact import sample_exact
 
-__all__ = ["exact_theta", "join_models"]
+__all__ = ["exact_theta"]
 
 Array = NDArray[np.float64]
-
-_SUMS = ("phi_bar", "g_bar", "s_pp", "s_gp", "s_gg")
-_VECTORS = ("noise_std", "phi_star_prior_mean", "phi_star_prior_sd", "v_prior_mean", "v_prior_sd")
-
-
-def join_models(models: Sequence[GradientModel]) -> GradientModel:
-    """Return one model whose coordinates are those of all models, one after the other.
-
-    Raises
-    ------
-    ArgumentError
-        Unless they have one sampling rate, one window length, and all infer tau or none does.
-    """
-    first = models[0]
-    shared = {(m.sampling_rate, m.sums.num_steps, m.tau_prior_scale is None) for m in models}
-    if len(shared) > 1:
-        raise ArgumentError("models must share sampling rate, window length and whether tau is inferred.")
-
-    def joined(arrays: Sequence[Array]) -> Array:
-        return np.concatenate(arrays)
-
-    sums = {name: joined([getattr(m.sums, name) for m in models]) for name in _SUMS}
-    has_tau = first.tau_prior_scale is not None
-    return GradientModel(
-        sums=TraceSums(num_steps=first.sums.num_steps, **sums),
-        sampling_rate=first.sampling_rate,
-        tau_prior_scale=joined([cast(Array, m.tau_prior_scale) for m in models]) if has_tau else None,
-        phi_labels=tuple(f"{number}: {label}" for number, m in enumerate(models) for label in m.phi_labels),
-        **{name: joined([getattr(m, name) for m in models]) for name in _VECTORS},
-    )
 
 
 def exact_theta(
