@@ -95,6 +95,7 @@ PUBLIC = {
     "nadpvi.containers.promise_checks",
     "nadpvi.containers.release_checks",
     "nadpvi.containers.release_file",
+    "nadpvi.containers.release_parts",
     "nadpvi.containers.trace_checks",
     "nadpvi.containers.posterior",
     "nadpvi.containers.release",

@@ -1,15 +1,10 @@
 """Whether the parts of a release fit each other, and its guarantee is that of its run and adds up."""
 
-from typing import Protocol
-
-import numpy as np
-from numpy.typing import NDArray
-
 from nadpvi.config import DPVIConfig
 from nadpvi.containers.release_checks import check_settings, check_values
+from nadpvi.containers.release_parts import ReleaseParts
 from nadpvi.description import ModelDescription
 from nadpvi.errors import ArgumentError
-from nadpvi.gradient_model.data import TraceSums
 from nadpvi.gradient_model.sums import window_start
 from nadpvi.privacy.guarantee import Guarantee
 from nadpvi.privacy.guarantee_check import check_stated
@@ -17,41 +12,8 @@ from nadpvi.privacy.parameters import ONE_PERSON, ONE_RECORD
 
 __all__ = ["check_parts", "check_promise"]
 
-Array = NDArray[np.float64]
 
-
-class _Release(Protocol):
-    """What of a release is looked at here."""
-
-    @property
-    def phi(self) -> Array: ...
-    @property
-    def final_phi(self) -> Array: ...
-    @property
-    def preconditioner(self) -> Array: ...
-    @property
-    def learning_rate(self) -> Array: ...
-    @property
-    def model_prior_sd(self) -> Array: ...
-    @property
-    def noise_multiplier(self) -> float: ...
-    @property
-    def clip_norm(self) -> float: ...
-    @property
-    def sampling_rate(self) -> float: ...
-    @property
-    def phi_labels(self) -> tuple[str, ...]: ...
-    @property
-    def sums(self) -> TraceSums | None: ...
-    @property
-    def guarantee(self) -> Guarantee | None: ...
-    @property
-    def description(self) -> ModelDescription | None: ...
-    @property
-    def config(self) -> DPVIConfig | None: ...
-
-
-def check_parts(release: _Release) -> None:
+def check_parts(release: ReleaseParts) -> None:
     """Raise `ArgumentError` if parts of a release, each sound by itself, contradict each other."""
     num_steps, dimension = release.phi.shape
     check_settings(

@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import xarray as xr
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from nadpvi.checks import check_positive, check_real
 from nadpvi.config import DPVIConfig
+from nadpvi.containers.release_parts import ReleaseParts
 from nadpvi.containers.storage import HEADER, load_file
 from nadpvi.description import ModelDescription
 from nadpvi.gradient_model.data import SUM_NAMES, TraceSums
@@ -28,39 +29,6 @@ PER_COORDINATE = ("preconditioner", "learning_rate", "model_prior_mean", "model_
 _CURVATURE = ("curvature", "curvature_std")
 
 
-class _Release(Protocol):
-    """What is written besides `PER_COORDINATE`."""
-
-    @property
-    def phi(self) -> Array: ...
-    @property
-    def noisy_gradient(self) -> Array: ...
-    @property
-    def final_phi(self) -> Array: ...
-    @property
-    def phi_labels(self) -> tuple[str, ...]: ...
-    @property
-    def sums(self) -> TraceSums | None: ...
-    @property
-    def curvature(self) -> Array | None: ...
-    @property
-    def curvature_std(self) -> Array | None: ...
-    @property
-    def noise_multiplier(self) -> float: ...
-    @property
-    def clip_norm(self) -> float: ...
-    @property
-    def sampling_rate(self) -> float: ...
-    @property
-    def guarantee(self) -> Guarantee | None: ...
-    @property
-    def description(self) -> ModelDescription | None: ...
-    @property
-    def config(self) -> DPVIConfig | None: ...
-    @property
-    def versions(self) -> dict[str, str]: ...
-
-
 def load_release_file(
     path: str | os.PathLike[str], *, build: Callable[[xr.DataTree, dict[str, Any]], _T]
 ) -> _T:
@@ -74,7 +42,7 @@ def load_release_file(
     )
 
 
-def release_dataset(release: _Release) -> xr.Dataset:
+def release_dataset(release: ReleaseParts) -> xr.Dataset:
     """Return a release's arrays as a Dataset whose one attribute is its JSON header."""
     per_step = {"iterates": release.phi, "noisy_gradient": release.noisy_gradient}
     variables: dict[str, Any] = {name: (("step", "phi"), value) for name, value in per_step.items()}
@@ -88,7 +56,7 @@ def release_dataset(release: _Release) -> xr.Dataset:
     return xr.Dataset(variables, coords=coords, attrs={HEADER: json.dumps(_header(release))})
 
 
-def _header(release: _Release) -> dict[str, Any]:
+def _header(release: ReleaseParts) -> dict[str, Any]:
     """Return everything that is not an array, as JSON types."""
     return {
         "kind": "release",
