@@ -56,6 +56,7 @@ PUBLIC = {
     "nadpvi.arviz_bridge",
     "nadpvi.bijectors",
     "nadpvi.callbacks",
+    "nadpvi.canvas",
     "nadpvi.column_rules",
     "nadpvi.coverage",
     "nadpvi.coverage.draws",

@@ -1,11 +1,10 @@
 """Figures, drawn with matplotlib on a canvas that needs no display."""
 
-import io
 import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from nadpvi.containers.storage import write_bytes
+from nadpvi.canvas import new_figure, write_png
 from nadpvi.scores import ScoredRows, calibration_curve
 
 __all__ = ["plot_calibration"]
@@ -28,11 +27,7 @@ def plot_calibration(
     overwrite : bool
         Whether an existing file may be replaced.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(5.5, 5.0), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(5.5, 5.0)
     axes = figure.add_subplot()
     axes.plot([0, 1], [0, 1], color="0.6", linestyle="--", linewidth=1, label="perfect")
     markers = "osD^v"
@@ -42,6 +37,4 @@ def plot_calibration(
     axes.set(xlabel="predicted probability", ylabel="observed rate", xlim=(0, 1), ylim=(0, 1))
     axes.set_title("Calibration on test rows, 10 bins of equal width", fontsize=10)
     axes.legend(frameon=False)
-    image = io.BytesIO()
-    figure.savefig(image, format="png", dpi=150)
-    return write_bytes(image.getvalue(), path, overwrite=overwrite)
+    return write_png(figure, path, overwrite=overwrite)

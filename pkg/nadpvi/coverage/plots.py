@@ -1,18 +1,13 @@
 """Figures of coverage tests, drawn without a display."""
 
-import io
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from nadpvi.containers.storage import write_bytes
+from nadpvi.canvas import new_figure, write_png
 from nadpvi.coverage.calibration import CalibrationTest
 from nadpvi.coverage.tarp import CoverageTest
 from nadpvi.errors import ArgumentError
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = ["plot_coverage", "plot_ranks"]
 
@@ -44,11 +39,7 @@ def plot_coverage(
     """
     if not tests:
         raise ArgumentError("tests must hold at least one coverage test.")
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9.0, 4.2), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(9.0, 4.2)
     curves, errors = figure.subplots(1, 2)
     widest = min(tests.values(), key=lambda test: test.num_replicates)
     level = 1.0 - widest.alphas
@@ -69,7 +60,7 @@ def plot_coverage(
     errors.set(ylabel="coverage error, ± 2 bootstrap sds")
     curves.legend(frameon=False, fontsize=8)
     figure.suptitle(title, fontsize=11)
-    return _write(figure, path, overwrite=overwrite)
+    return write_png(figure, path, overwrite=overwrite)
 
 
 def plot_ranks(
@@ -101,13 +92,9 @@ def plot_ranks(
     """
     if len(labels) != len(test.ecdf):
         raise ArgumentError(f"labels must be {len(test.ecdf)} names, one a parameter (got {len(labels)}).")
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     num_columns = min(len(labels), 4)
     num_rows = -(-len(labels) // num_columns)
-    figure = Figure(figsize=(1.0 + 2.6 * num_columns, 0.6 + 2.4 * num_rows), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(1.0 + 2.6 * num_columns, 0.6 + 2.4 * num_rows)
     panels = figure.subplots(num_rows, num_columns, squeeze=False, sharex=True, sharey=True).ravel()
     for axes, label, ecdf, p_value in zip(panels, labels, test.ecdf, test.p_value, strict=False):
         edges = test.band - test.levels
@@ -124,11 +111,4 @@ def plot_ranks(
     figure.suptitle(
         f"Ranks of {test.num_replicates} truths and the band of 95 % of uniform ones", fontsize=10
     )
-    return _write(figure, path, overwrite=overwrite)
-
-
-def _write(figure: "Figure", path: str | os.PathLike[str], *, overwrite: bool) -> Path:
-    """Write a figure as PNG and return its path."""
-    image = io.BytesIO()
-    figure.savefig(image, format="png", dpi=150)
-    return write_bytes(image.getvalue(), path, overwrite=overwrite)
+    return write_png(figure, path, overwrite=overwrite)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nadpvi.canvas import new_figure
 from nadpvi.experiments.methods import LABELS
 
 if TYPE_CHECKING:
@@ -31,15 +32,12 @@ def draw_curves(curves: Sequence[Mapping[str, Any]], *, title: str) -> bytes:
     title : str
     """
     from matplotlib import rc_context
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
 
     # Arms of one name are drawn together, each method once.
     arms = list(dict.fromkeys(curve["settings"] for curve in curves))
     columns = min(3, len(arms))
     rows = -(-len(arms) // columns)
-    figure = Figure(figsize=(_WIDTH * columns, _HEIGHT * rows), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(_WIDTH * columns, _HEIGHT * rows)
     figure.suptitle(title, fontsize=11)
     panels = np.atleast_1d(figure.subplots(rows, columns, squeeze=False)).ravel()
     for axes, arm in zip(panels, arms, strict=False):
