@@ -13,6 +13,7 @@ from nadpvi.checks import check_probability
 from nadpvi.diagnostics.findings import Finding, make_finding, warn_of
 
 __all__ = [
+    "MAX_TREEDEPTH",
     "approximation_finding",
     "chain_findings",
     "num_divergences",
@@ -26,7 +27,7 @@ _MAX_R_HAT = 1.01
 _MIN_ESS_PER_CHAIN = 100
 # Betancourt (2016), Diagnosing suboptimal cotangent disintegrations in Hamiltonian Monte Carlo; Stan's own.
 _MIN_E_BFMI = 0.3
-_MAX_TREEDEPTH = 10
+MAX_TREEDEPTH = 10
 # Measured: from this sd on, the log-normal's mean or sd of tau is off by a quarter or more.
 _MAX_LOG_TAU_SD = 0.25
 # Of Laplace's Gaussian about phi_star: how far its sd may be off, as a share, and its mean, in posterior sds.
@@ -103,7 +104,7 @@ def chain_findings(
     *,
     names: Sequence[str],
     sample_stats: xr.Dataset | None,
-    max_treedepth: int = _MAX_TREEDEPTH,
+    max_treedepth: int = MAX_TREEDEPTH,
 ) -> list[Finding]:
     """Return what chains say about themselves: divergences, tree depth, energy, R-hat and ESS.
 

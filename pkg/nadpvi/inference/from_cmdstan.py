@@ -10,6 +10,7 @@ import xarray as xr
 from nadpvi.containers.release import Release
 from nadpvi.containers.storage import package_versions
 from nadpvi.diagnostics.burn_in import choose_burn_in
+from nadpvi.diagnostics.chains import MAX_TREEDEPTH
 from nadpvi.engines.csv_files import read_chains
 from nadpvi.errors import ArgumentError
 from nadpvi.gradient_model import make_gradient_model
@@ -23,9 +24,6 @@ from nadpvi.privacy.randomness import check_seed
 __all__ = ["FilePosterior", "read_posterior"]
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
-
-# CmdStan's own, where a file does not record it.
-_MAX_TREEDEPTH = 10
 
 
 class FilePosterior(NamedTuple):
@@ -65,7 +63,7 @@ def read_posterior(
     check_origin(model, found, name=name)
     check_density(model, found, release, name=name)
     check_theta(found, release, name=name)
-    max_treedepth = int(found.number("max_depth", default=_MAX_TREEDEPTH, name=name) or _MAX_TREEDEPTH)
+    max_treedepth = int(found.number("max_depth", default=MAX_TREEDEPTH, name=name) or MAX_TREEDEPTH)
     warn_of_trouble(found.draws.sample_stats, max_treedepth=max_treedepth, stacklevel=stacklevel + 1)
     settings: dict[str, Any] = {
         "method": "nuts",

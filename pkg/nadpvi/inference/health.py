@@ -8,7 +8,12 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from nadpvi.containers.release import Release
-from nadpvi.diagnostics.chains import approximation_finding, chain_findings, tau_finding
+from nadpvi.diagnostics.chains import (
+    MAX_TREEDEPTH,
+    approximation_finding,
+    chain_findings,
+    tau_finding,
+)
 from nadpvi.diagnostics.findings import Finding, warn_of
 from nadpvi.diagnostics.release import diagnose_with
 from nadpvi.gradient_model import GradientModel
@@ -34,7 +39,7 @@ def with_findings(
     model: GradientModel,
     burn_in: float | None,
     has_chains: bool,
-    max_treedepth: int = 10,
+    max_treedepth: int = MAX_TREEDEPTH,
     stacklevel: int = 2,
 ) -> dict[str, Any]:
     """Return a posterior's settings with what the checks of its release and its draws find, and warn of it.
