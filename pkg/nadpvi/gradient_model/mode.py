@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from nadpvi.bijectors import softplus, softplus_derivative
 from nadpvi.gradient_model.data import GradientModel
+from nadpvi.gradient_model.precisions import unit_diagonal
 from nadpvi.gradient_model.slopes import estimated_v, information_on_v, slope_precision
 
 __all__ = ["JointDerivatives", "Modes", "find_modes", "joint_derivatives"]
@@ -288,11 +289,4 @@ def _is_definite(precision: FloatArray) -> NDArray[np.bool_]:
     """Tell which matrices are finite and positive definite."""
     is_finite = np.asarray(np.isfinite(precision).all(axis=(1, 2)), dtype=np.bool_)
     sound = np.where(is_finite[:, None, None], precision, np.eye(precision.shape[1]))
-    return is_finite & (np.linalg.eigvalsh(_unit_diagonal(sound))[:, 0] > 0)
-
-
-def _unit_diagonal(precision: FloatArray) -> FloatArray:
-    """Return the matrices with rows and columns scaled to absolute diagonal 1, whatever their units."""
-    root = 1.0 / np.sqrt(np.abs(np.einsum("dii->di", precision)))
-    scaled: FloatArray = precision * root[:, :, None] * root[:, None, :]
-    return scaled
+    return is_finite & (np.linalg.eigvalsh(unit_diagonal(sound)[0])[:, 0] > 0)

@@ -11,6 +11,7 @@ from nadpvi.engines.programs import program_path
 from nadpvi.errors import ArgumentError
 from nadpvi.gradient_model import GradientModel, ReleasedTrace
 from nadpvi.gradient_model.mode import Modes, find_modes
+from nadpvi.gradient_model.precisions import marginal_sd, unit_diagonal
 from nadpvi.inference.draws import PostProcessingDraws, seed_sequence
 from nadpvi.inference.stan_data import make_trace_data
 
@@ -131,16 +132,13 @@ def gaussian_moments(model: GradientModel) -> tuple[FloatArray, FloatArray]:
     """
     modes = find_modes(model)
     _check_converged(model, modes)
-    root = 1.0 / np.sqrt(np.einsum("dii->di", modes.precision))
-    scaled = modes.precision * root[:, :, None] * root[:, None, :]
-    return modes.phi_star, root[:, 1] * np.sqrt(np.linalg.inv(scaled)[:, 1, 1])
+    return modes.phi_star, marginal_sd(modes.precision, index=1)
 
 
 def _correlated(precision: FloatArray, normals: FloatArray) -> FloatArray:
     """Return draws of normal(0, precision^-1), shape (..., D, k), from standard normals of that shape."""
-    root = 1.0 / np.sqrt(np.einsum("dii->di", precision))
     # units differ by orders of magnitude between coordinates and within one
-    scaled = precision * root[:, :, None] * root[:, None, :]
+    scaled, root = unit_diagonal(precision)
     factor = np.swapaxes(np.linalg.cholesky(scaled), 1, 2)
     result = np.empty_like(normals)
     size = factor.shape[1]

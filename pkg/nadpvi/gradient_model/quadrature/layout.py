@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nadpvi.gradient_model.mode import Modes
+from nadpvi.gradient_model.precisions import marginal_sd
 from nadpvi.gradient_model.quadrature.columns import Columns, log_density_on_grid, slope_terms
 from nadpvi.gradient_model.slopes import estimated_v, information_on_v, slope_precision
 
@@ -107,11 +108,7 @@ def _residual_sd(columns: Columns, landmarks: Landmarks) -> FloatArray:
 def _marginal_sd(modes: Modes, fallback: FloatArray) -> FloatArray:
     """Return the sd of v under the normal approximation at the mode."""
     safe = np.where(modes.has_converged[:, None, None], modes.precision, np.eye(modes.precision.shape[1]))
-    root = 1.0 / np.sqrt(np.einsum("dii->di", safe))
-    first = np.zeros((*safe.shape[:2], 1))
-    first[:, 0] = 1.0
-    solved = np.linalg.solve(safe * root[:, :, None] * root[:, None, :], first)
-    sd = root[:, 0] * np.sqrt(np.abs(solved[:, 0, 0]))
+    sd = marginal_sd(safe, index=0)
     return np.where(np.isfinite(sd) & (sd > 0), sd, fallback)
 
 
