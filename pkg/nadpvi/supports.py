@@ -23,13 +23,7 @@ _LARGEST_EXPONENT = 700.0
 
 
 def log_levels_after(num_breaks: int) -> Array:
-    """Return log(C - k) for k = 1, ..., C - 1, the offsets of Stan's stick breaking; 0 for two levels.
-
-    Examples
-    --------
-    >>> np.exp(log_levels_after(3)).round(9)
-    array([3., 2., 1.])
-    """
+    """Return log(C - k) for k = 1, ..., C - 1, the offsets of Stan's stick breaking; 0 for two levels."""
     return np.asarray(np.log(np.arange(num_breaks, 0.0, -1.0)))
 
 
