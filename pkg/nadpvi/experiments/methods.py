@@ -3,7 +3,7 @@
 import dataclasses
 import warnings
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,23 +31,26 @@ from nadpvi.inference.many import exact_theta
 from nadpvi.models.base import ExponentialFamily
 from nadpvi.schema import Schema
 
-__all__ = ["LABELS", "METHODS", "READ_THE_RELEASE"]
+__all__ = ["LABELS", "METHODS", "Method"]
 
 Array = NDArray[np.float64]
-Method = Callable[[Block], Array]
+Draw = Callable[[Block, int], Array]
 
-# Each method's draws come from a child of its own.
-_CHILDREN = {
-    "nuts": 0,
-    "laplace": 1,
-    "dense": 2,
-    "last_iterate": 3,
-    "non_private": 4,
-    "exact": 5,
-    "dpvim": 6,
-    "statistics_laplace": 7,
-    "statistics_gaussian": 8,
-}
+
+class Method(NamedTuple):
+    """A way to a posterior.
+
+    ``label`` names it in tables and figures. ``draw`` gives draws of theta, shape (R, S, K), for a block and
+    the method's ``child``, the one of each replicate's seeds that it draws from. ``reads_release`` says
+    whether it is given the release: reference points of TARP may be any function of what a posterior is
+    given. Those around the release's mean iterate show a method that ignores its data; a rival with a
+    mechanism of its own is not given that iterate, which knows more of the truth than it does.
+    """
+
+    label: str
+    child: int
+    draw: Draw
+    reads_release: bool = True
 
 
 def _thinned(posterior: Posterior, draws: int) -> Array:
@@ -58,10 +61,10 @@ def _thinned(posterior: Posterior, draws: int) -> Array:
     return chosen
 
 
-def _inferred(method: str) -> Method:
+def _inferred(method: str) -> Draw:
     """Return a method that calls `nadpvi.infer` on one release after the other."""
 
-    def draws(block: Block) -> Array:
+    def draws(block: Block, child: int) -> Array:
         found = []
         releases = block.releases if method == "dense" else block.summed_releases
         for number, release in enumerate(releases):
@@ -74,7 +77,7 @@ def _inferred(method: str) -> Method:
                     draws=block.draws,
                     chains=1 if method == "laplace" else 4,
                     warmup=block.warmup,
-                    seed=block.draw_seed(number, child=_CHILDREN[method]),
+                    seed=block.draw_seed(number, child=child),
                     **block.inference_of(releases),
                 )
             found.append(_thinned(posterior, block.draws))
@@ -83,16 +86,16 @@ def _inferred(method: str) -> Method:
     return draws
 
 
-def _exact(block: Block) -> Array:
+def _exact(block: Block, child: int) -> Array:
     """Return draws of the exact method, all releases at once."""
     releases = block.summed_releases
-    seed = np.random.SeedSequence(block.seeds[0], spawn_key=(2**31, _CHILDREN["exact"]))
+    seed = np.random.SeedSequence(block.seeds[0], spawn_key=(2**31, child))
     return exact_theta(releases, draws=block.draws, seed=seed, **block.inference_of(releases))
 
 
-def _last_iterate(block: Block) -> Array:
+def _last_iterate(block: Block, child: int) -> Array:
     """Return draws of the guide at the last iterate."""
-    seeds = [block.draw_seed(number, child=_CHILDREN["last_iterate"]) for number in range(len(block.seeds))]
+    seeds = [block.draw_seed(number, child=child) for number in range(len(block.seeds))]
     return np.array(
         [
             last_iterate_posterior(release, draws=block.draws, seed=seed).theta()[0]
@@ -101,7 +104,7 @@ def _last_iterate(block: Block) -> Array:
     )
 
 
-def _non_private(block: Block) -> Array:
+def _non_private(block: Block, child: int) -> Array:
     """Return draws of the posterior given the records themselves."""
     return np.array(
         [
@@ -110,14 +113,14 @@ def _non_private(block: Block) -> Array:
                 table.records,
                 schema=block.setting.schema,
                 draws=block.draws,
-                seed=block.draw_seed(number, child=_CHILDREN["non_private"]),
+                seed=block.draw_seed(number, child=child),
             ).theta()[0]
             for number, table in enumerate(block.tables)
         ]
     )
 
 
-def _dpvim(block: Block) -> Array:
+def _dpvim(block: Block, child: int) -> Array:
     """Return draws of DPVIm's posterior, from runs of its own on the same tables and budget.
 
     Its clip norm bounds the location's gradient alone: it is the model's own bound where there is one.
@@ -143,18 +146,18 @@ def _dpvim(block: Block) -> Array:
     for number, run in enumerate(runs):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", InferenceWarning)
-            seed = block.draw_seed(number, child=_CHILDREN["dpvim"])
+            seed = block.draw_seed(number, child=child)
             found.append(dpvim_posterior(run, draws=block.draws, seed=seed).theta()[0])
     return np.array(found)
 
 
-def _noisy_statistics(noise: NoiseKind) -> Method:
+def _noisy_statistics(noise: NoiseKind) -> Draw:
     """Return Bernstein and Sheldon's method: all sufficient statistics released once, then Gibbs sampling.
 
     Outcomes that are summed are clamped to the bound at which the Gaussian mechanism does best.
     """
 
-    def draws(block: Block) -> Array:
+    def draws(block: Block, child: int) -> Array:
         setting = block.setting
         schema = setting.schema
         if setting.optimum_upper is not None:
@@ -166,7 +169,7 @@ def _noisy_statistics(noise: NoiseKind) -> Method:
         relation = block.budget.neighbouring_relation
         family = make_statistics_family(setting.model, schema, neighbouring_relation=relation)
         mechanism = make_statistics_mechanism(family, privacy=block.budget, noise=noise)
-        rng = block.generator(0, child=_CHILDREN[f"statistics_{noise}"])
+        rng = block.generator(0, child=child)
         has_features = bool(block.tables[0].records.x.shape[1])
         sums = [
             true_statistics(
@@ -189,31 +192,21 @@ def _noisy_statistics(noise: NoiseKind) -> Method:
     return draws
 
 
-METHODS: dict[str, Method] = {
-    "exact": _exact,
-    "nuts": _inferred("nuts"),
-    "laplace": _inferred("laplace"),
-    "dense": _inferred("dense"),
-    "last_iterate": _last_iterate,
-    "dpvim": _dpvim,
-    "statistics_laplace": _noisy_statistics("laplace"),
-    "statistics_gaussian": _noisy_statistics("gaussian"),
-    "non_private": _non_private,
+METHODS = {
+    "exact": Method("NA-DPVI, exact", 5, _exact),
+    "nuts": Method("NA-DPVI, NUTS", 0, _inferred("nuts")),
+    "laplace": Method("NA-DPVI, Laplace", 1, _inferred("laplace")),
+    "dense": Method("NA-DPVI, dense", 2, _inferred("dense")),
+    "last_iterate": Method("last iterate (naive)", 3, _last_iterate),
+    "dpvim": Method("DPVIm", 6, _dpvim, reads_release=False),
+    "statistics_laplace": Method(
+        "noisy statistics, Laplace", 7, _noisy_statistics("laplace"), reads_release=False
+    ),
+    "statistics_gaussian": Method(
+        "noisy statistics, Gaussian", 8, _noisy_statistics("gaussian"), reads_release=False
+    ),
+    # Given the records, and with them all that the release's iterates could tell of the truth.
+    "non_private": Method("non-private", 4, _non_private),
 }
 
-# Reference points of TARP may be any function of what a posterior is given. Those around the release's mean
-# iterate show a method that ignores its data; a rival with a mechanism of its own is not given that iterate,
-# which knows more of the truth than it does.
-READ_THE_RELEASE = frozenset({"exact", "nuts", "laplace", "dense", "last_iterate", "non_private"})
-
-LABELS = {
-    "exact": "NA-DPVI, exact",
-    "nuts": "NA-DPVI, NUTS",
-    "laplace": "NA-DPVI, Laplace",
-    "dense": "NA-DPVI, dense",
-    "last_iterate": "last iterate (naive)",
-    "dpvim": "DPVIm",
-    "statistics_laplace": "noisy statistics, Laplace",
-    "statistics_gaussian": "noisy statistics, Gaussian",
-    "non_private": "non-private",
-}
+LABELS = {name: method.label for name, method in METHODS.items()}

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from nadpvi.coverage import score_many
 from nadpvi.experiments.blocks import Block
-from nadpvi.experiments.methods import METHODS, READ_THE_RELEASE
+from nadpvi.experiments.methods import METHODS
 from nadpvi.experiments.optimum import optimum_sd
 from nadpvi.experiments.predictions import score_predictions
 from nadpvi.experiments.tasks import Task
@@ -33,8 +33,9 @@ def run_block(task: Task) -> dict[str, Array]:
     limit = optimum_sd(block)
     found: dict[str, Array] = {}
     for name in task.settings["methods"]:
+        method = METHODS[name]
         start = time.perf_counter()
-        draws = METHODS[name](block)
+        draws = method.draw(block, method.child)
         seconds = time.perf_counter() - start
         if block.tables[0].theta is None:
             scores = score_predictions(draws, block)
@@ -44,7 +45,7 @@ def run_block(task: Task) -> dict[str, Array]:
                 block.theta,
                 seeds=block.seeds,
                 num_references=task.settings["references"],
-                reference_centre=block.mean_locations if name in READ_THE_RELEASE else None,
+                reference_centre=block.mean_locations if method.reads_release else None,
             )
             if limit is not None:
                 scores["optimum_sd"] = limit
