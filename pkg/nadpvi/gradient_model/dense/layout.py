@@ -7,6 +7,7 @@ of levels break a stick, the largest level first, in logits: each is then determ
 size, and a sampler with one scale per coordinate mixes well.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -38,6 +39,10 @@ class Layout:
         The coordinates of each group.
     order : tuple of ndarray
         Per group its columns, largest guess first.
+    beta_shapes : ndarray, shape (2, num_margins)
+        Shapes of the beta prior of each coordinate's expit; 0 for log w, which has another prior.
+    binary, number : Singles
+        The columns that are groups by themselves, without and with a variance of their own.
     rows, cols : ndarray, shape (E,)
         Entries of R above the diagonal that are free.
     pair : ndarray, shape (E,)
@@ -56,6 +61,9 @@ class Layout:
     centre: FloatArray
     slices: tuple[slice, ...]
     order: tuple[IntArray, ...]
+    beta_shapes: FloatArray
+    binary: "Singles"
+    number: "Singles"
     rows: IntArray
     cols: IntArray
     pair: IntArray
@@ -70,6 +78,13 @@ class Layout:
     def weight_centre(self) -> float:
         """Centre of the prior of log w: the first group's guess, an intercept's where there is one."""
         return float(np.log(self.centre[self.prior.groups[0].columns].sum()))
+
+
+class Singles(NamedTuple):
+    """Columns that are groups by themselves, and the first coordinate of each, both shape (G,)."""
+
+    column: IntArray
+    at: IntArray
 
 
 class Margins(NamedTuple):
@@ -106,9 +121,11 @@ def make_layout(prior: DensePrior, *, centre: FloatArray) -> Layout:
     """Return the layout of a prior's coordinates around a positive guess of H's diagonal, shape (M,)."""
     size = prior.num_parameters
     at, slices, owner = 1, [], np.zeros(size, dtype=np.intp)
+    shapes = [np.zeros((2, 1))]
     for index, group in enumerate(prior.groups):
         width = _num_coordinates(group)
         slices.append(slice(at, at + width))
+        shapes.append(_beta_shapes(group, prior.share_concentration))
         at += width
         owner[group.columns] = index if group.kind is not GroupKind.CONSTANT else -1
     rows, cols = np.triu_indices(size, 1)
@@ -125,6 +142,9 @@ def make_layout(prior: DensePrior, *, centre: FloatArray) -> Layout:
         centre=centre,
         slices=tuple(slices),
         order=order,
+        beta_shapes=np.concatenate(shapes, axis=1),
+        binary=_singles(prior.groups, slices, GroupKind.BINARY),
+        number=_singles(prior.groups, slices, GroupKind.NUMBER),
         rows=rows,
         cols=cols,
         pair=pair,
@@ -135,6 +155,21 @@ def make_layout(prior: DensePrior, *, centre: FloatArray) -> Layout:
         membership=membership,
         feature_map=_feature_map(prior),
     )
+
+
+def _beta_shapes(group: Group, concentration: float) -> FloatArray:
+    """Return the shapes of the beta priors of a group's coordinates, shape (2, width)."""
+    if group.kind is GroupKind.LEVELS:
+        left = np.arange(group.size - 1, 0, -1.0)
+        return concentration * np.array([np.ones_like(left), left])
+    return np.array([[concentration, 1.0]] * 2)[:, : _num_coordinates(group)]
+
+
+def _singles(groups: Sequence[Group], slices: Sequence[slice], kind: GroupKind) -> Singles:
+    """Return the columns of one kind and where their coordinates are."""
+    found = [(g.start, at.start) for g, at in zip(groups, slices, strict=True) if g.kind is kind]
+    columns, at = np.array(found, dtype=np.intp).reshape(-1, 2).T
+    return Singles(columns, at)
 
 
 def _feature_map(prior: DensePrior) -> FloatArray | None:
@@ -188,45 +223,41 @@ def margins(layout: Layout, x: FloatArray) -> Margins:
     """Return w, m and F at coordinates of shape (C, size), with their log prior."""
     prior, chains, size = layout.prior, x.shape[0], layout.prior.num_parameters
     mean, diagonal, left, right = (np.zeros((chains, size)) for _ in range(4))
-    log_prior, gradient = np.zeros(chains), np.zeros((chains, layout.num_margins))
+    x = x[:, : layout.num_margins]
+    a, b = layout.beta_shapes
+    share, log_share, log_rest = expit(x), log_expit(x), log_expit(-x)
+    z = (x[:, 0] - layout.weight_centre) / prior.log_scale_std
+    log_prior = log_share @ a + log_rest @ b - 0.5 * np.square(z)
+    gradient = a * (1.0 - share) - b * share
+    gradient[:, 0] = -z / prior.log_scale_std
     weight = np.exp(x[:, 0])
     root = np.sqrt(weight)
-
-    def add_beta(at: slice, a: float, b: FloatArray | float) -> None:
-        log_prior[:] += (a * log_expit(x[:, at]) + b * log_expit(-x[:, at])).sum(axis=1)
-        gradient[:, at] = a * expit(-x[:, at]) - b * expit(x[:, at])
-
-    z = (x[:, 0] - layout.weight_centre) / prior.log_scale_std
-    log_prior -= 0.5 * np.square(z)
-    gradient[:, 0] = -z / prior.log_scale_std
+    for singles in (layout.binary, layout.number):
+        column, at = singles
+        mean[:, column] = share[:, at]
+        log_variance = log_share[:, at] + log_rest[:, at]
+        if singles is layout.number:
+            log_variance += log_share[:, at + 1]
+        diagonal[:, column] = root[:, None] * np.exp(0.5 * log_variance)
     for group, at, order in zip(prior.groups, layout.slices, layout.order, strict=True):
-        j = group.start
         if group.kind is GroupKind.CONSTANT:
-            mean[:, j] = 1.0
+            mean[:, group.start] = 1.0
         elif group.kind is GroupKind.LEVELS:
-            share = _break_stick(x[:, at])
-            mean[:, order], right[:, order] = share, np.sqrt(share)
-            concentration = prior.share_concentration
-            add_beta(at, concentration, concentration * np.arange(group.size - 1, 0, -1.0))
+            shares = _break_stick(log_share[:, at], log_rest[:, at])
+            mean[:, order], right[:, order] = shares, np.sqrt(shares)
             diagonal[:, order] = root[:, None] * right[:, order]
-            left[:, order] = root[:, None] * share
-        else:
-            mean[:, j] = expit(x[:, at.start])
-            add_beta(slice(at.start, at.start + 1), prior.share_concentration, prior.share_concentration)
-            log_variance = log_expit(x[:, at.start]) + log_expit(-x[:, at.start])
-            if group.kind is GroupKind.NUMBER:
-                log_variance = log_variance + log_expit(x[:, at.start + 1])
-                add_beta(slice(at.start + 1, at.stop), 1.0, 1.0)
-            diagonal[:, j] = root * np.exp(0.5 * log_variance)
+            left[:, order] = root[:, None] * shares
     return Margins(weight, mean, diagonal, left, right, log_prior, gradient)
 
 
-def _break_stick(x: FloatArray) -> FloatArray:
-    """Return L shares from L - 1 logits, shape (C, L): each takes its part of what the former left."""
-    chains = x.shape[0]
-    log_left = np.concatenate([np.zeros((chains, 1)), np.cumsum(log_expit(-x), axis=1)], axis=1)
-    log_part = np.concatenate([log_expit(x), np.zeros((chains, 1))], axis=1)
-    shares: FloatArray = np.exp(log_left + log_part)
+def _break_stick(log_share: FloatArray, log_rest: FloatArray) -> FloatArray:
+    """Return L shares from the logs of L - 1 parts and of their complements, shape (C, L).
+
+    Each takes its part of what the former left.
+    """
+    nothing = np.zeros((log_share.shape[0], 1))
+    log_left = np.concatenate([nothing, np.cumsum(log_rest, axis=1)], axis=1)
+    shares: FloatArray = np.exp(log_left + np.concatenate([log_share, nothing], axis=1))
     return shares
 
 
@@ -245,23 +276,24 @@ def margins_gradient(layout: Layout, x: FloatArray, parts: Margins, by: PartsGra
     gradient = np.zeros((x.shape[0], layout.num_margins))
     root = np.sqrt(parts.weight)
     by_log_weight = by.log_weight.copy()
+    for singles in (layout.binary, layout.number):
+        column, at = singles
+        mean, by_log_sd = parts.mean[:, column], by.diagonal[:, column] * parts.diagonal[:, column]
+        by_log_weight += 0.5 * by_log_sd.sum(axis=1)
+        gradient[:, at] = by.mean[:, column] * mean * (1.0 - mean) + by_log_sd * (0.5 - mean)
+        if singles is layout.number:
+            gradient[:, at + 1] = 0.5 * by_log_sd * expit(-x[:, at + 1])
     for group, at, order in zip(layout.prior.groups, layout.slices, layout.order, strict=True):
-        j = group.start
-        if group.kind is GroupKind.LEVELS:
-            share, q = parts.mean[:, order], parts.right[:, order]
-            by_diagonal, by_left = by.diagonal[:, order], by.left[:, order]
-            by_log_weight += 0.5 * root * (by_diagonal * q + by_left * share).sum(axis=1)
-            by_q = root[:, None] * by_diagonal + by.right[:, order]
-            by_share = by.mean[:, order] + root[:, None] * by_left
-            by_log_share = by_share * share + 0.5 * by_q * q
-            tail = np.cumsum(by_log_share[:, ::-1], axis=1)[:, ::-1]
-            logits = x[:, at]
-            gradient[:, at] = by_log_share[:, :-1] * expit(-logits) - tail[:, 1:] * expit(logits)
-        elif group.kind is not GroupKind.CONSTANT:
-            mean, by_log_sd = parts.mean[:, j], by.diagonal[:, j] * parts.diagonal[:, j]
-            by_log_weight += 0.5 * by_log_sd
-            gradient[:, at.start] = by.mean[:, j] * mean * (1.0 - mean) + by_log_sd * (0.5 - mean)
-            if group.kind is GroupKind.NUMBER:
-                gradient[:, at.start + 1] = 0.5 * by_log_sd * expit(-x[:, at.start + 1])
+        if group.kind is not GroupKind.LEVELS:
+            continue
+        share, q = parts.mean[:, order], parts.right[:, order]
+        by_diagonal, by_left = by.diagonal[:, order], by.left[:, order]
+        by_log_weight += 0.5 * root * (by_diagonal * q + by_left * share).sum(axis=1)
+        by_q = root[:, None] * by_diagonal + by.right[:, order]
+        by_share = by.mean[:, order] + root[:, None] * by_left
+        by_log_share = by_share * share + 0.5 * by_q * q
+        tail = np.cumsum(by_log_share[:, ::-1], axis=1)[:, ::-1]
+        logits = x[:, at]
+        gradient[:, at] = by_log_share[:, :-1] * expit(-logits) - tail[:, 1:] * expit(logits)
     gradient[:, 0] = by_log_weight
     return gradient
