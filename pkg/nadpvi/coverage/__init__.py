@@ -11,7 +11,14 @@ from nadpvi.coverage.gaussian_optimum import (
     simulate_statistics,
 )
 from nadpvi.coverage.sharpness import ScoreSummary, Sharpness, sharpness, summarise_scores
-from nadpvi.coverage.tarp import MIN_REPLICATES, CoverageTest, coverage_rmse, coverage_test
+from nadpvi.coverage.tarp import (
+    MIN_REPLICATES,
+    CoverageTest,
+    coverage_curve,
+    coverage_rmse,
+    coverage_rmse_bound,
+    coverage_test,
+)
 
 __all__ = [
     "MIN_REPLICATES",
@@ -24,7 +31,9 @@ __all__ = [
     "calibration_ranks",
     "calibration_test",
     "choose_upper",
+    "coverage_curve",
     "coverage_rmse",
+    "coverage_rmse_bound",
     "coverage_test",
     "gaussian_mechanism_optimum",
     "non_private_moments",

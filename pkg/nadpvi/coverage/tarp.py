@@ -147,6 +147,61 @@ def coverage_rmse(ranks: ArrayLike, *, num_alphas: int = 99) -> float:
     return float(_rmse(_curves(values, levels), levels[::-1]).mean())
 
 
+def coverage_rmse_bound(num_replicates: int, *, num_curves: int = 1, num_alphas: int = 99) -> float:
+    """Return what the largest `coverage_rmse` of several parameters is at most in 95 % of experiments.
+
+    For perfect posteriors, and by Bonferroni's inequality, so that parameters need not be independent.
+
+    Parameters
+    ----------
+    num_replicates : int
+        R >= 10.
+    num_curves : int
+        Number of parameters, >= 1.
+    num_alphas : int
+        As for `coverage_test`.
+
+    Raises
+    ------
+    ArgumentError
+        If a number is out of range.
+
+    Examples
+    --------
+    >>> round(coverage_rmse_bound(500), 3), round(coverage_rmse_bound(500, num_curves=12), 3)
+    (0.031, 0.043)
+    """
+    if check_count("num_replicates", num_replicates) < MIN_REPLICATES:
+        raise ArgumentError(f"num_replicates must be at least {MIN_REPLICATES} (got {num_replicates}).")
+    null = uniform_null(num_replicates, check_count("num_alphas", num_alphas))
+    return float(np.quantile(null.rmse, 1.0 - _LEVEL / check_count("num_curves", num_curves)))
+
+
+def coverage_curve(ranks: ArrayLike, *, num_alphas: int = 99) -> Array:
+    """Return C(alpha) alone, the `coverage` of `coverage_test`, without its bootstrap.
+
+    Parameters
+    ----------
+    ranks, num_alphas
+        As there.
+
+    Returns
+    -------
+    ndarray, shape (A,)
+        At alpha = i / (A + 1), i = 1, ..., A; a perfect posterior's is 1 - alpha on average.
+
+    Raises
+    ------
+    ArgumentError
+        As there.
+    """
+    values = _check_ranks(ranks)
+    curve: Array = _curves(
+        values, uniform_null(len(values), check_count("num_alphas", num_alphas)).levels
+    ).mean(axis=0)
+    return curve
+
+
 def _check_ranks(ranks: ArrayLike) -> Array:
     """Return TARP ranks as an array of shape (R, F), or raise."""
     values = check_replicates("ranks", ranks)

@@ -3,7 +3,7 @@
 import json
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,8 @@ import pandas as pd
 from nadpvi.containers.storage import package_versions, write_bytes
 from nadpvi.errors import NadpviError
 from nadpvi.experiments.configuration import Experiment
-from nadpvi.experiments.figures import draw_curves
+from nadpvi.experiments.figures import draw_figures
+from nadpvi.experiments.fits import gradient_fits
 from nadpvi.experiments.methods import LABELS
 from nadpvi.experiments.runner import run_tasks
 from nadpvi.experiments.tables import collect, curves, summary_table
@@ -38,8 +39,8 @@ class ExperimentResult:
     experiment : Experiment
     table : DataFrame
         One row for each arm and method: `nadpvi.experiments.tables.summary_table`.
-    curves : list of dict
-        What the figure draws.
+    curves, fits : list of dict
+        What the figures draw.
     report : RunReport
         Failures, warnings and durations.
     """
@@ -47,6 +48,7 @@ class ExperimentResult:
     experiment: Experiment
     table: pd.DataFrame
     curves: list[dict[str, Any]]
+    fits: list[dict[str, Any]]
     report: RunReport
 
     def to_dict(self) -> dict[str, Any]:
@@ -57,6 +59,7 @@ class ExperimentResult:
             "experiment": experiment,
             "rows": rows,
             "curves": self.curves,
+            "fits": self.fits,
             "failures": [str(failure) for failure in self.report.failures],
             "warnings": self.report.warnings,
             "processor_seconds": round(sum(self.report.task_seconds.values()), 1),
@@ -100,12 +103,16 @@ def run_experiment(
         raise NadpviError(f"no task of {experiment.name} succeeded; the first: {report.failures[0]}")
     scores = collect(experiment, report)
     return ExperimentResult(
-        experiment=experiment, table=summary_table(scores), curves=curves(scores), report=report
+        experiment=experiment,
+        table=summary_table(scores),
+        curves=curves(scores),
+        fits=gradient_fits(experiment, done=report.results),
+        report=report,
     )
 
 
 def write_result(result: ExperimentResult, folder: str | os.PathLike[str]) -> tuple[Path, ...]:
-    """Write ``NAME.json``, ``NAME.csv``, ``NAME.svg`` and ``NAME.md`` into `folder`, replacing older ones.
+    """Write ``NAME.json``, ``NAME.csv``, figures and ``NAME.md`` into `folder`, replacing older ones.
 
     Raises
     ------
@@ -115,16 +122,24 @@ def write_result(result: ExperimentResult, folder: str | os.PathLike[str]) -> tu
     where, name = Path(folder), result.experiment.name
     where.mkdir(parents=True, exist_ok=True)
     content = result.to_dict()
+    figures = draw_figures(result.curves, result.fits, title=result.experiment.title)
     files = {
         f"{name}.json": (json.dumps(content, indent=1, sort_keys=False) + "\n").encode(),
         f"{name}.csv": result.table.to_csv(index=False, float_format=f"%.{_DIGITS}g").encode(),
-        f"{name}.svg": draw_curves(result.curves, title=result.experiment.title),
-        f"{name}.md": _page(result, content).encode(),
+        **{f"{name}{suffix}.svg": image for suffix, image in figures.items()},
+        f"{name}.md": _page(result, content, figures=list(figures)).encode(),
     }
     return tuple(write_bytes(data, where / file, overwrite=True) for file, data in files.items())
 
 
-def _page(result: ExperimentResult, content: Mapping[str, Any]) -> str:
+_CAPTIONS = {
+    "": "Coverage, or calibration on test rows",
+    "-marginals": "Coverage of single parameters",
+    "-gradients": "Noisy gradients of one release against its iterates, and the fitted lines",
+}
+
+
+def _page(result: ExperimentResult, content: Mapping[str, Any], *, figures: Sequence[str]) -> str:
     """Return the page of an experiment: what was expected, what came out, the table, how to make it again."""
     experiment = result.experiment
     failed = len(result.report.failures)
@@ -132,7 +147,7 @@ def _page(result: ExperimentResult, content: Mapping[str, Any]) -> str:
         f"# {experiment.title}",
         f"**Expected.** {_flowing(experiment.expected)}",
         f"**Found.** {_flowing(experiment.found) or 'Not written yet.'}",
-        f"![The table's curves]({experiment.name}.svg)",
+        *(f"![{_CAPTIONS[suffix]}]({experiment.name}{suffix}.svg)" for suffix in figures),
         _markdown(result.table),
         f"Again: `{experiment.command} --workers 2 --output docs/results`. "
         f"Seed {experiment.seed}; "

@@ -49,8 +49,8 @@ class Arm:
 
     Attributes
     ----------
-    name : str
-        Settings, epsilon and number of tables.
+    label : str
+        The settings' name and epsilon.
     settings : mapping
         Arguments of `nadpvi.DPVIConfig`.
     epsilon, delta : float
@@ -67,7 +67,7 @@ class Arm:
         Further arguments of `nadpvi.infer`.
     """
 
-    name: str
+    label: str
     settings: Mapping[str, Any]
     epsilon: float
     delta: float
@@ -78,6 +78,11 @@ class Arm:
     draws: int
     warmup: int
     infer: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """Settings, epsilon and number of tables."""
+        return f"{self.label}, {self.replicates:,} tables"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +119,7 @@ class Experiment:
 
     def _tasks_of(self, number: int, arm: Arm) -> Iterator[Task]:
         shared = dataclasses.asdict(arm)
-        for name in ("name", "replicates", "block"):
+        for name in ("label", "replicates", "block"):
             shared.pop(name)
         shared["methods"] = list(arm.methods)
         for first in range(0, arm.replicates, arm.block):
@@ -242,7 +247,7 @@ def _arms(entry: dict[str, Any], *, data: dict[str, Any], small: dict[str, Any])
     for epsilon in values["epsilon"]:
         budget = PrivacyBudget(epsilon=epsilon, delta=data.get("delta", 1e-5))
         yield Arm(
-            name=f"{label}, epsilon {epsilon:g}, {counts['replicates']:,} tables",
+            label=f"{label}, epsilon {epsilon:g}",
             settings=settings,
             epsilon=budget.epsilon,
             delta=budget.delta,

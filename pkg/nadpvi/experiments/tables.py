@@ -7,7 +7,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from nadpvi.coverage import MIN_REPLICATES, CoverageTest, coverage_rmse, coverage_test
+from nadpvi.coverage import (
+    MIN_REPLICATES,
+    CoverageTest,
+    coverage_curve,
+    coverage_rmse,
+    coverage_rmse_bound,
+    coverage_test,
+)
 from nadpvi.experiments.configuration import Arm, Experiment
 from nadpvi.experiments.tasks import RunReport
 
@@ -17,6 +24,7 @@ Array = NDArray[np.float64]
 
 # Of the bootstrap and the null distributions; the results themselves come from the experiment's seed.
 _TEST_SEED = 1
+_MOST_MARGINALS = 12  # more curves than that nobody can tell apart in one panel
 
 
 class ArmScores(NamedTuple):
@@ -60,12 +68,13 @@ def summary_table(scores: Sequence[ArmScores]) -> pd.DataFrame:
     """Return one row for each arm and method.
 
     Where the truth is known: ``rmse`` of joint coverage (Eq. 15) with its standard error and what a perfect
-    posterior has on average and at most in 95 % of experiments of as many tables; ``worst_marginal_rmse``;
-    mean and sd of z, truth minus posterior mean over posterior sd; the share of 90 % intervals that hold the
-    truth; the median posterior sd, by itself and over those of the non-private posterior and of the Gaussian
-    mechanism's optimum on the same tables; mean CRPS and log score. Else: the mean scores of predictions,
-    with the standard error of the log score, ``z_dp`` of the coefficients whose sd is above the non-private
-    one, and ``sd_above``, the share of those.
+    posterior has on average and at most in 95 % of experiments of as many tables; ``worst_marginal_rmse``,
+    the largest of a single parameter, and what that is at most in 95 % of experiments; mean and sd of z,
+    truth minus posterior mean over posterior sd; the share of 90 % intervals that hold the truth; the median
+    posterior sd, by itself and over those of the non-private posterior and of the Gaussian mechanism's
+    optimum on the same tables; mean CRPS and log score. Else: the mean scores of predictions, with the
+    standard error of the log score, ``z_dp`` of the coefficients whose sd is above the non-private one, and
+    ``sd_above``, the share of those.
     """
     rows = []
     for one in scores:
@@ -96,7 +105,15 @@ def _truth_row(one: ArmScores, peers: Mapping[str, Mapping[str, Array]]) -> dict
 def _coverage(joint: CoverageTest | None, marginal_ranks: Array) -> dict[str, float]:
     """Return the figures of the coverage test; NaN where there are too few tables for one."""
     if joint is None:
-        names = ("rmse", "rmse_se", "null_mean", "null_95", "p_value", "worst_marginal_rmse")
+        names = (
+            "rmse",
+            "rmse_se",
+            "null_mean",
+            "null_95",
+            "p_value",
+            "worst_marginal_rmse",
+            "worst_marginal_null_95",
+        )
         return dict.fromkeys(names, np.nan)
     return {
         "rmse": joint.rmse,
@@ -105,6 +122,9 @@ def _coverage(joint: CoverageTest | None, marginal_ranks: Array) -> dict[str, fl
         "null_95": joint.null_bound_95,
         "p_value": joint.p_value,
         "worst_marginal_rmse": max(coverage_rmse(ranks) for ranks in np.moveaxis(marginal_ranks, 2, 0)),
+        "worst_marginal_null_95": coverage_rmse_bound(
+            len(marginal_ranks), num_curves=marginal_ranks.shape[2]
+        ),
     }
 
 
@@ -151,8 +171,9 @@ def _privacy_distance(one: ArmScores) -> dict[str, float]:
 def curves(scores: Sequence[ArmScores]) -> list[dict[str, Any]]:
     """Return what the figures draw, for each arm and method, as JSON types.
 
-    Where the truth is known ``level``, ``coverage`` (joint) and ``band``, the lower and the upper edge that
-    the curve of a perfect posterior keeps to in 95 % of experiments; else ``bin_mean`` and ``bin_rate`` of
+    Where the truth is known ``level``, ``coverage`` (joint), ``band``, the lower and the upper edge that the
+    curve of a perfect posterior keeps to in 95 % of experiments, and where there are 2 to 12 parameters
+    ``marginals``, a curve for each; else ``bin_mean`` and ``bin_rate`` of
     the calibration curve.
     """
     return [{"settings": one.arm.name, "method": one.method, **_curve(one)} for one in scores]
@@ -167,6 +188,7 @@ def _curve(one: ArmScores) -> dict[str, Any]:
             "level": _rounded((1.0 - test.alphas)[order]),
             "coverage": _rounded(test.coverage[order]),
             "band": [_rounded(edge[order]) for edge in test.band],
+            **_marginals(one, order),
         }
     if "joint" in one.scores:
         return {"level": [], "coverage": [], "band": [[], []]}
@@ -177,6 +199,14 @@ def _curve(one: ArmScores) -> dict[str, Any]:
             name: np.nansum(share * one.scores[name], axis=0) / weight for name in ("bin_mean", "bin_rate")
         }
     return {name: [None if np.isnan(v) else round(float(v), 5) for v in row] for name, row in means.items()}
+
+
+def _marginals(one: ArmScores, order: NDArray[np.intp]) -> dict[str, list[list[float]]]:
+    """Return the coverage curve of each of a few parameters, at the levels of the joint one."""
+    ranks = np.moveaxis(one.scores["marginal"], 2, 0)
+    if not 1 < len(ranks) <= _MOST_MARGINALS:
+        return {}
+    return {"marginals": [_rounded(coverage_curve(column)[order]) for column in ranks]}
 
 
 def _rounded(values: Any) -> list[float]:
