@@ -233,11 +233,11 @@ def margins(layout: Layout, x: FloatArray) -> Margins:
     weight = np.exp(x[:, 0])
     root = np.sqrt(weight)
     for singles in (layout.binary, layout.number):
-        column, at = singles
-        mean[:, column] = share[:, at]
-        log_variance = log_share[:, at] + log_rest[:, at]
+        column, first = singles
+        mean[:, column] = share[:, first]
+        log_variance = log_share[:, first] + log_rest[:, first]
         if singles is layout.number:
-            log_variance += log_share[:, at + 1]
+            log_variance += log_share[:, first + 1]
         diagonal[:, column] = root[:, None] * np.exp(0.5 * log_variance)
     for group, at, order in zip(prior.groups, layout.slices, layout.order, strict=True):
         if group.kind is GroupKind.CONSTANT:
@@ -277,12 +277,12 @@ def margins_gradient(layout: Layout, x: FloatArray, parts: Margins, by: PartsGra
     root = np.sqrt(parts.weight)
     by_log_weight = by.log_weight.copy()
     for singles in (layout.binary, layout.number):
-        column, at = singles
+        column, first = singles
         mean, by_log_sd = parts.mean[:, column], by.diagonal[:, column] * parts.diagonal[:, column]
         by_log_weight += 0.5 * by_log_sd.sum(axis=1)
-        gradient[:, at] = by.mean[:, column] * mean * (1.0 - mean) + by_log_sd * (0.5 - mean)
+        gradient[:, first] = by.mean[:, column] * mean * (1.0 - mean) + by_log_sd * (0.5 - mean)
         if singles is layout.number:
-            gradient[:, at + 1] = 0.5 * by_log_sd * expit(-x[:, at + 1])
+            gradient[:, first + 1] = 0.5 * by_log_sd * expit(-x[:, first + 1])
     for group, at, order in zip(layout.prior.groups, layout.slices, layout.order, strict=True):
         if group.kind is not GroupKind.LEVELS:
             continue
