@@ -14,6 +14,7 @@ from nadpvi.guides import Guide, MeanField, check_guide, guide_from_dict
 
 __all__ = ["DPVIConfig"]
 
+_LARGEST_SHARE = 0.9  # of the budget, that may go to the curvature
 # Beyond these a run would overflow, or spend its budget on a trace that nothing can be inferred from.
 _SENSIBLE = {
     "clip_norm": (1e-9, 1e9),
@@ -69,6 +70,11 @@ class DPVIConfig:
         With keep="trace", only each `thin`-th step is kept, counted from the last back.
     burn_in : float
         With keep="sums", the share of steps before the window, in [0, 1); it cannot be changed afterwards.
+    curvature_share : float
+        What part of the budget, as a share of the squared mu of Gaussian differential privacy, is spent on
+        releasing the curvature: after the last step X' diag(w) X, the records' part of the Hessian in a
+        regression's coefficients, is released with noise, for ``infer(method="dense")``. In [0, 0.9]; 0 for
+        none, and about 0.2 where predictors are many or correlated.
     guide : Guide
         The variational family: `MeanField`, `FullRank` or `LowRank`.
     prior_term : "public" or "per_record"
@@ -102,6 +108,7 @@ class DPVIConfig:
     keep: str = "trace"
     thin: int = 1
     burn_in: float = DEFAULT_BURN_IN
+    curvature_share: float = 0.0
     guide: Guide = dataclasses.field(default_factory=MeanField)
     prior_term: str = "public"
     num_records: int | None = None
@@ -121,6 +128,11 @@ class DPVIConfig:
             value = getattr(self, name)
             if value is not None and not low <= value <= high:
                 raise ArgumentError(f"{name} must be between {low:g} and {high:g} (got {value:g}).")
+        object.__setattr__(self, "curvature_share", check_real("curvature_share", self.curvature_share))
+        if not 0.0 <= self.curvature_share <= _LARGEST_SHARE:
+            raise ArgumentError(
+                f"curvature_share must be between 0 and {_LARGEST_SHARE:g} (got {self.curvature_share:g})."
+            )
         self._check_start()
         self._check_step_sizes()
         self._check_kept()

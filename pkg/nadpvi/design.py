@@ -10,7 +10,7 @@ from nadpvi.columns import BinaryColumn, CategoricalColumn, Column, CountColumn,
 from nadpvi.errors import ArgumentError, SchemaError
 from nadpvi.schema import Schema
 
-__all__ = ["Design", "column_labels", "make_design"]
+__all__ = ["Design", "column_labels", "curvature_size", "make_design"]
 
 # What an outcome of each kind may be declared as, and the remedy where it is not.
 _OUTCOMES: dict[str, tuple[tuple[type[Column], ...], str]] = {
@@ -96,6 +96,19 @@ class Design:
         ends = [column.feature_range for column in columns if isinstance(column, RealColumn | CountColumn)]
         square = sum(max(abs(low), abs(high)) ** 2 for low, high in ends)
         return math.sqrt(self.intercept + len(columns) - len(ends) + square)
+
+    @property
+    def outer_product_bound(self) -> float:
+        """The largest norm of the upper triangle, diagonal included, of any row's outer product with itself.
+
+        Its square is (|x|^4 + sum x_j^4) / 2, and rows are largest where every number is at the end that is
+        farther from 0.
+        """
+        columns = [self.schema[name] for name in self.predictors]
+        ends = [column.feature_range for column in columns if isinstance(column, RealColumn | CountColumn)]
+        fourth = sum(max(abs(low), abs(high)) ** 4 for low, high in ends)
+        fourth += self.intercept + len(columns) - len(ends)
+        return math.sqrt(0.5 * (self.feature_norm_bound**4 + fourth))
 
     @property
     def feature_bounds(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -199,6 +212,19 @@ def make_design(
     if not (allow_no_features or design.predictors or design.intercept):
         raise SchemaError("a model needs a predictor or an intercept; it has neither")
     return design
+
+
+def curvature_size(design: Design) -> int:
+    """Return how many numbers the upper triangle of an F x F matrix has, its diagonal included.
+
+    Examples
+    --------
+    >>> schema = Schema.from_dict({"columns": {"well": {"kind": "binary", "levels": ["no", "yes"]},
+    ...     "age": {"kind": "real", "lower": 0, "upper": 100}}})
+    >>> curvature_size(make_design(schema, outcome="well"))
+    3
+    """
+    return design.num_features * (design.num_features + 1) // 2
 
 
 def column_labels(column: Column) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ __all__ = ["RunInterrupted"]
 
 
 class RunInterrupted(KeyboardInterrupt):
-    """Ctrl-C, or an error in a callback, ended a private run after some of its steps.
+    """Ctrl-C, or an error in a callback or after the last step, ended a private run.
 
     Attributes
     ----------
@@ -16,8 +16,14 @@ class RunInterrupted(KeyboardInterrupt):
     """
 
     def __init__(
-        self, release: Release, *, num_done: int, num_steps: int, failure: BaseException | None = None
+        self,
+        release: Release,
+        *,
+        num_done: int,
+        num_steps: int,
+        failure: BaseException | None = None,
+        where: str = "the callback",
     ) -> None:
-        by = "" if failure is None else f": the callback raised {type(failure).__name__}: {failure}"
+        by = "" if failure is None else f": {where} raised {type(failure).__name__}: {failure}"
         super().__init__(f"interrupted after {num_done} of {num_steps} steps{by}")
         self.release = release

@@ -4,6 +4,7 @@ Nothing here sees a record.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,12 +12,14 @@ from numpy.typing import NDArray
 from nadpvi.config import DPVIConfig
 from nadpvi.containers.release import Release
 from nadpvi.containers.storage import package_versions
+from nadpvi.curvature_share import check_curvature_share
 from nadpvi.description import ModelDescription
+from nadpvi.design import curvature_size
 from nadpvi.errors import ArgumentError
 from nadpvi.gradient_model.data import TraceSums
 from nadpvi.models.base import Model
 from nadpvi.privacy.budget import NonPrivate, PrivacyBudget
-from nadpvi.privacy.calibration import calibrated_noise_multiplier
+from nadpvi.privacy.calibration import calibrated_noise_multiplier, calibrated_split
 from nadpvi.privacy.guarantee import Guarantee
 from nadpvi.privacy.guarantee_maker import make_guarantee
 from nadpvi.privacy.noise import DiscreteGaussianNoise, NoiseSource, NoNoise, SimulatedGaussianNoise
@@ -54,6 +57,9 @@ class Mechanism:
         The run is one of a random number of which the best is published.
     noise_dimension : int
         How many coordinates each step's noise has: D, or fewer where the others follow from those.
+    curvature_noise_multiplier : float or None
+        Sd of the noise of the curvature that is released after the last step, per what one record may add;
+        None where none is.
     """
 
     description: ModelDescription
@@ -64,6 +70,7 @@ class Mechanism:
     discreteness: float
     selection: Selection | None = None
     noise_dimension: int
+    curvature_noise_multiplier: float | None = None
 
     @property
     def records_per_unit(self) -> int:
@@ -92,6 +99,7 @@ class Mechanism:
             discreteness=self.discreteness,
             selection=self.selection,
             noise_dimension=self.noise_dimension,
+            curvature_noise_multiplier=self.curvature_noise_multiplier,
         )
 
     def noise_source(self, streams: Streams, *, num_steps: int) -> NoiseSource:
@@ -103,6 +111,15 @@ class Mechanism:
             return SimulatedGaussianNoise(streams.noise, noise_multiplier=sigma, dimension=dimension)
         return DiscreteGaussianNoise(noise_multiplier=sigma, dimension=dimension, num_steps=num_steps)
 
+    def curvature_noise(self, streams: Streams) -> NoiseSource:
+        """Return the noise of the curvature's entries, per what one record may add to all of them."""
+        if self.curvature_noise_multiplier is None:
+            raise ArgumentError("this run releases no curvature.")
+        sigma, size = self.curvature_noise_multiplier, curvature_size(self.description.design)
+        if streams.noise is not None:
+            return SimulatedGaussianNoise(streams.noise, noise_multiplier=sigma, dimension=size)
+        return DiscreteGaussianNoise(noise_multiplier=sigma, dimension=size, num_steps=1)
+
     def score_noise(self, streams: Streams) -> NoiseSource:
         """Return the noise of one private score, for `selection`; in units of the score's sensitivity."""
         if self.selection is None:
@@ -112,8 +129,18 @@ class Mechanism:
             return SimulatedGaussianNoise(streams.noise, noise_multiplier=sigma, dimension=1)
         return DiscreteGaussianNoise(noise_multiplier=sigma, dimension=1, num_steps=1)
 
-    def guarantee(self, noise: NoiseSource, *, num_steps: int, was_interrupted: bool = False) -> Guarantee:
+    def guarantee(
+        self,
+        noise: NoiseSource,
+        *,
+        num_steps: int,
+        was_interrupted: bool = False,
+        with_curvature: bool | None = None,
+    ) -> Guarantee:
         """Return the guarantee of `num_steps` steps, accounted from the very numbers that they use.
+
+        And of the curvature, with `with_curvature`; as a rule where these are all steps of a run that
+        releases one, since it follows the last step.
 
         Raises
         ------
@@ -136,6 +163,11 @@ class Mechanism:
         if was_interrupted:
             public.append(_INTERRUPTED)
         simulated = self.noise_multiplier > 0 and not noise.is_private
+        if with_curvature is None:
+            with_curvature = num_steps == self.settings.num_steps
+        curvature = self.curvature_noise_multiplier if with_curvature else None
+        # Linear in the number of steps, so that the parts of an interrupted run add up to the whole.
+        share = 1.0 if curvature is not None else num_steps / self.settings.num_steps
         return make_guarantee(
             budget=self.privacy,
             noise_multiplier=self.noise_multiplier,
@@ -143,13 +175,13 @@ class Mechanism:
             sampling_rate=self.settings.sampling_rate,
             clip_norm=self.settings.clip_norm,
             mechanism=noise.mechanism,
-            # Linear in the number of steps, so that the parts of an interrupted run add up to the whole.
-            discreteness=self.discreteness * num_steps / self.settings.num_steps if noise.is_private else 0.0,
+            discreteness=self.discreteness * share if noise.is_private else 0.0,
             assumed_public=tuple(public),
             reason_not_private=_SIMULATED if simulated else None,
             unit="one record" if person is None else "one person",
             records_per_unit=self.records_per_unit,
             selection=self.selection,
+            curvature_noise_multiplier=curvature,
         )
 
     def to_release(
@@ -204,6 +236,7 @@ def make_mechanism(
     discreteness: float = 0.0,
     selection: Selection | None = None,
     noise_dimension: int | None = None,
+    curvature_noise_multiplier: float | None = None,
 ) -> Mechanism:
     """Return a run that stays within its budget.
 
@@ -221,6 +254,8 @@ def make_mechanism(
         The run is one of a random number of which the best is published.
     noise_dimension : int, optional
         How many coordinates each step's noise has; D when omitted.
+    curvature_noise_multiplier : float, optional
+        That of an earlier part of the same run, given with `noise_multiplier`.
 
     Raises
     ------
@@ -231,16 +266,28 @@ def make_mechanism(
     """
     if noise_dimension is None:
         noise_dimension = len(description.phi_labels)
+    if config.curvature_share > 0.0:
+        check_curvature_share(description, privacy=privacy, config=config, selection=selection)
     if noise_multiplier is None:
         person = description.schema.person
-        noise_multiplier, discreteness = calibrated_noise_multiplier(
-            privacy,
-            num_steps=config.num_steps,
-            sampling_rate=config.sampling_rate,
-            dimension=noise_dimension,
-            records_per_unit=1 if person is None else person.max_rows,
-            selection=selection,
-        )
+        shared: dict[str, Any] = {
+            "num_steps": config.num_steps,
+            "sampling_rate": config.sampling_rate,
+            "dimension": noise_dimension,
+            "records_per_unit": 1 if person is None else person.max_rows,
+        }
+        if config.curvature_share > 0.0:
+            assert isinstance(privacy, PrivacyBudget)  # checked above
+            noise_multiplier, curvature_noise_multiplier, discreteness = calibrated_split(
+                privacy,
+                share=config.curvature_share,
+                curvature_size=curvature_size(description.design),
+                **shared,
+            )
+        else:
+            noise_multiplier, discreteness = calibrated_noise_multiplier(
+                privacy, selection=selection, **shared
+            )
     return Mechanism(
         description=description,
         config=config,
@@ -250,4 +297,5 @@ def make_mechanism(
         discreteness=discreteness,
         selection=selection,
         noise_dimension=noise_dimension,
+        curvature_noise_multiplier=curvature_noise_multiplier,
     )

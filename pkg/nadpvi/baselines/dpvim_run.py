@@ -139,8 +139,10 @@ def aligned_mechanism(
             f"gradient at one draw (got {settings.monte_carlo_samples}); dataclasses.replace(config, "
             "monte_carlo_samples=1)."
         )
-    if settings.prior_term != "public" or settings.keep != "trace":
-        raise ArgumentError('DPVIm needs prior_term="public" and keep="trace", as they are by default.')
+    if settings.prior_term != "public" or settings.keep != "trace" or settings.curvature_share:
+        raise ArgumentError(
+            'DPVIm needs prior_term="public", keep="trace" and curvature_share=0, as they are by default.'
+        )
     description = ModelDescription(model=model, schema=schema, guide=settings.guide)
     return make_mechanism(
         description, privacy=privacy, config=settings, noise_dimension=len(description.names)

@@ -86,6 +86,13 @@ ClipNorm = Annotated[
 PreconditionerU = Annotated[
     float, typer.Option("--preconditioner-u", help="Weight of scale gradients before clipping.")
 ]
+CurvatureShare = Annotated[
+    float,
+    typer.Option(
+        "--curvature-share",
+        help="Share of the budget, from 0 to 0.9, for a curvature matrix; about 0.2 for --method dense.",
+    ),
+]
 InsecureSeed = Annotated[
     int | None,
     typer.Option("--insecure-seed", help="SIMULATION ONLY: reproducible noise, so not private."),

@@ -1,8 +1,11 @@
 """Whether the parts of a release fit each other, and its guarantee is that of its run and adds up."""
 
+import numpy as np
+
 from nadpvi.config import DPVIConfig
 from nadpvi.containers.release_checks import check_settings, check_values
 from nadpvi.containers.release_parts import ReleaseParts
+from nadpvi.curvature_share import curvature_sensitivity
 from nadpvi.description import ModelDescription
 from nadpvi.errors import ArgumentError
 from nadpvi.gradient_model.sums import window_start
@@ -41,6 +44,32 @@ def check_parts(release: ReleaseParts) -> None:
         num_kept=num_steps,
         window_steps=None if release.sums is None else release.sums.num_steps,
     )
+    _check_curvature(release)
+
+
+def _check_curvature(release: ReleaseParts) -> None:
+    """Refuse a curvature that a run's guarantee does not count, or with other noise than it says.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    guarantee, std = release.guarantee, release.curvature_std
+    if std is None or guarantee is None or release.config is None:
+        return
+    sigma = guarantee.curvature_noise_multiplier
+    if sigma is None:
+        if guarantee.is_private:
+            raise ArgumentError("guarantee must count the curvature that is released beside the trace.")
+        return
+    if release.description is None:
+        raise ArgumentError("guarantee counts a curvature, and there is no description that says whose.")
+    wanted = sigma * curvature_sensitivity(release.description, release.phi)
+    if not np.allclose(std, wanted, rtol=1e-6, atol=0.0):
+        raise ArgumentError(
+            f"curvature_std must be the {wanted:.6g} that its guarantee says (got {std.min():.6g} to "
+            f"{std.max():.6g})."
+        )
 
 
 def check_promise(guarantee: Guarantee | None, *, description: ModelDescription | None) -> None:

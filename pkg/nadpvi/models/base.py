@@ -10,7 +10,15 @@ from nadpvi.encoding import Design
 from nadpvi.models.parameters import Parameter
 from nadpvi.schema import Schema
 
-__all__ = ["ExponentialFamily", "LinearModel", "Model", "Parameter", "RecordBatch", "SimulatingModel"]
+__all__ = [
+    "CurvatureModel",
+    "ExponentialFamily",
+    "LinearModel",
+    "Model",
+    "Parameter",
+    "RecordBatch",
+    "SimulatingModel",
+]
 
 Array = NDArray[np.float64]
 
@@ -94,6 +102,32 @@ class LinearModel(Model, Protocol):
         ndarray, shape (J + E, ...)
             A new array.
         """
+        ...
+
+
+@runtime_checkable
+class CurvatureModel(LinearModel, Protocol):
+    """A model of one linear predictor with -d^2 log p / d predictor^2 in a public range, whatever y is."""
+
+    def curvature_weights(self, mean: Array, sd: Array, *, extras: tuple[Array, Array]) -> Array:
+        """Return E[-d^2 log p / d predictor^2] for normal predictors, shape (B,) -> (B,).
+
+        Parameters
+        ----------
+        mean, sd : ndarray, shape (B,)
+            Of each record's linear predictor.
+        extras : pair of ndarray, shape (E,)
+            Means and sds of the further parameters, normal and independent.
+
+        Returns
+        -------
+        ndarray, shape (B,)
+            In [0, `curvature_weight_bound`].
+        """
+        ...
+
+    def curvature_weight_bound(self, *, extras: tuple[Array, Array]) -> float:
+        """Return the largest weight of any record, > 0."""
         ...
 
 

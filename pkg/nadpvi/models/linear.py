@@ -136,6 +136,15 @@ class LinearRegression(Regression):
         residual *= bounded_exp_value(-log_variance)
         return scores
 
+    def curvature_weights(self, mean: Array, sd: Array, *, extras: tuple[Array, Array]) -> Array:
+        """Return E[1 / s2], the same for every record: (B,) -> (B,)."""
+        return np.full(mean.shape, self.curvature_weight_bound(extras=extras))
+
+    def curvature_weight_bound(self, *, extras: tuple[Array, Array]) -> float:
+        """Return E[1 / s2] for normal log s2: public, since the iterate is."""
+        (log_mean,), (log_sd,) = extras
+        return float(bounded_exp_value(-log_mean + 0.5 * log_sd**2))
+
     def predict_mean(self, theta: Array, x: Array) -> Array:
         """Return E[y | x, theta], theta (M, K) and x (N, F) -> (M, N)."""
         return theta[:, :-1] @ x.T

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 from nadpvi.checks import check_count, check_real
 from nadpvi.errors import ArgumentError, PrivacyError
-from nadpvi.privacy.accounting import epsilon_spent
+from nadpvi.privacy.accounting import epsilon_accounted_afresh, epsilon_spent
 from nadpvi.privacy.accounting_bounds import full_batch_mu, total_variation
 from nadpvi.privacy.accounting_cache import cached_number
 from nadpvi.privacy.accounting_gaussian import gaussian_epsilon
@@ -69,6 +69,9 @@ class Run:
         "one record" or "one person".
     selection : Selection or None
         Given if this is the best of a random number of such runs.
+    curvature_noise_multiplier : float or None
+        Given if each run ended with a noisy curvature, one sum over all records: its noise's standard
+        deviation over what one unit of privacy may add to it.
     """
 
     noise_multiplier: float
@@ -78,9 +81,15 @@ class Run:
     discreteness: float = 0.0
     unit: str = ONE_RECORD
     selection: Selection | None = None
+    curvature_noise_multiplier: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "noise_multiplier", check_noise_multiplier(self.noise_multiplier))
+        if self.curvature_noise_multiplier is not None:
+            if self.selection is not None:
+                raise ArgumentError("a choice among candidates releases no curvature.")
+            checked = check_noise_multiplier(self.curvature_noise_multiplier)
+            object.__setattr__(self, "curvature_noise_multiplier", checked)
         object.__setattr__(self, "num_steps", check_num_steps(self.num_steps))
         object.__setattr__(self, "sampling_rate", check_sampling_rate(self.sampling_rate))
         object.__setattr__(self, "count", check_count("count", self.count))
@@ -101,6 +110,8 @@ class Run:
     def from_guarantee(cls, guarantee: Guarantee, *, num_steps: int | None = None) -> "Run":
         """Return the run behind a guarantee, cut to the first `num_steps` steps if given.
 
+        A run that is cut has not come to its curvature, which follows the last step.
+
         Raises
         ------
         PrivacyError
@@ -111,6 +122,7 @@ class Run:
         if guarantee.sampler != "poisson":
             raise PrivacyError(f"a run with the sampler {guarantee.sampler} cannot be composed with others.")
         steps = guarantee.num_steps if num_steps is None else check_num_steps(num_steps)
+        curvature = guarantee.curvature_noise_multiplier if steps >= guarantee.num_steps else None
         return cls(
             noise_multiplier=guarantee.noise_multiplier / guarantee.records_per_unit,
             num_steps=steps,
@@ -119,6 +131,9 @@ class Run:
             discreteness=guarantee.discreteness * min(1.0, steps / guarantee.num_steps),
             unit=guarantee.unit,
             selection=guarantee.selection,
+            curvature_noise_multiplier=(
+                None if curvature is None else curvature / guarantee.records_per_unit
+            ),
         )
 
 
@@ -132,7 +147,11 @@ def check_same_unit(runs: Sequence[Run]) -> None:
 
 
 def composed_epsilon(
-    runs: Sequence[Run], *, delta: float, neighbouring_relation: str = ADD_OR_REMOVE_ONE
+    runs: Sequence[Run],
+    *,
+    delta: float,
+    neighbouring_relation: str = ADD_OR_REMOVE_ONE,
+    is_afresh: bool = False,
 ) -> float:
     """Return the epsilon at `delta` of all runs together on the same records.
 
@@ -144,6 +163,9 @@ def composed_epsilon(
         In (0, 1).
     neighbouring_relation : str
         "add_or_remove_one" or "replace_one", whatever the runs' own guarantees state.
+    is_afresh : bool
+        Compute every number here and now, without the cache on disk: for a guarantee, which no file may
+        decide.
 
     Returns
     -------
@@ -172,7 +194,7 @@ def composed_epsilon(
     chosen = [run for run in runs if run.selection is not None]
     single = [run for run in runs if run.selection is None]
     share = delta / 2 if chosen and single else delta
-    epsilon = _single_epsilon(single, delta=share, relation=relation) if single else 0.0
+    epsilon = _single_epsilon(single, delta=share, relation=relation, is_afresh=is_afresh) if single else 0.0
     if chosen:
         selected = [_selected(run) for run in chosen for _ in range(run.count)]
         epsilon += composed_selection_epsilon(selected, delta=share, neighbouring_relation=relation)
@@ -192,24 +214,33 @@ def _selected(run: Run) -> SelectedRun:
     )
 
 
-def _single_epsilon(runs: Sequence[Run], *, delta: float, relation: str) -> float:
+def _single_epsilon(runs: Sequence[Run], *, delta: float, relation: str, is_afresh: bool) -> float:
     """Return the epsilon at `delta` of runs each of which is released."""
     steps: Counter[tuple[float, float]] = Counter()
     discreteness = 0.0
     for run in runs:
         steps[run.noise_multiplier, run.sampling_rate] += run.num_steps * run.count
+        if run.curvature_noise_multiplier is not None:
+            steps[run.curvature_noise_multiplier, 1.0] += run.count
         discreteness += run.discreteness * run.count
     if 2.0 * discreteness >= 1.0:
         raise ArgumentError("the runs are too many, or their noise too coarse, to be accounted together.")
     # The factors exp(xi) between discrete and continuous traces of independent runs multiply.
     lengths = {run.num_steps for run in runs}
     usable = delta * (1.0 - 2.0 * discreteness)
-    continuous = _continuous_epsilon(steps, delta=usable, lengths=lengths, relation=relation)
+    continuous = _continuous_epsilon(
+        steps, delta=usable, lengths=lengths, relation=relation, is_afresh=is_afresh
+    )
     return continuous + 2.0 * discreteness
 
 
 def _continuous_epsilon(
-    steps: Mapping[tuple[float, float], int], *, delta: float, lengths: Collection[int], relation: str
+    steps: Mapping[tuple[float, float], int],
+    *,
+    delta: float,
+    lengths: Collection[int],
+    relation: str,
+    is_afresh: bool,
 ) -> float:
     """Return epsilon for numbers of steps by noise multiplier and rate; single runs had these `lengths`."""
     groups = sorted((sigma, rate, number) for (sigma, rate), number in steps.items())
@@ -226,18 +257,21 @@ def _continuous_epsilon(
         # The accountant of one run may fail on many runs that it resolves singly; parts serve those.
         is_within_reach = number <= PART_STEPS or number in lengths
         if is_within_reach and number <= MAX_STEPS and delta >= smallest_delta(number):
-            return epsilon_spent(
+            spent = epsilon_accounted_afresh if is_afresh else epsilon_spent
+            return spent(
                 noise_multiplier=sigma,
                 delta=delta,
                 num_steps=number,
                 sampling_rate=rate,
                 neighbouring_relation=relation,
             )
+
+    def compute() -> float:
+        return compose_runs(subsampled, gaussian_mu=mu, delta=delta, neighbouring_relation=relation)
+
+    if is_afresh:
+        return compute()
     inputs: dict[str, float | str] = {"delta": delta, "gaussian_mu": mu, "neighbouring_relation": relation}
     for i, (sigma, rate, number) in enumerate(subsampled):
         inputs |= {f"noise_multiplier_{i}": sigma, f"sampling_rate_{i}": rate, f"num_steps_{i}": number}
-    return cached_number(
-        "composed_epsilon",
-        inputs,
-        compute=lambda: compose_runs(subsampled, gaussian_mu=mu, delta=delta, neighbouring_relation=relation),
-    )
+    return cached_number("composed_epsilon", inputs, compute=compute)

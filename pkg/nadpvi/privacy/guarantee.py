@@ -75,6 +75,9 @@ class Guarantee:
     selection : Selection or None
         Given if this is the best of a random number of runs, each with these settings; epsilon is then that
         of all of them and their scores (`nadpvi.privacy.selection`).
+    curvature_noise_multiplier : float or None
+        Given if, after the last step, a curvature was released as well, one noisy sum over all records: the
+        noise's standard deviation over what one record may add to it. Epsilon is that of both together.
     """
 
     is_private: bool
@@ -95,6 +98,7 @@ class Guarantee:
     records_per_unit: int = 1
     sampler: str = "poisson"
     selection: Selection | None = None
+    curvature_noise_multiplier: float | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.is_private, bool):
@@ -127,6 +131,10 @@ class Guarantee:
             raise ArgumentError(f"selection must be a Selection (got {type(self.selection).__name__}).")
         if self.selection is not None and self.neighbouring_relation != ADD_OR_REMOVE_ONE:
             raise ArgumentError(f'a selection is accounted under "{ADD_OR_REMOVE_ONE}" only.')
+        if self.curvature_noise_multiplier is not None:
+            if self.selection is not None or without_noise:
+                raise ArgumentError("a curvature is released by single runs with noise only.")
+            values["curvature_noise_multiplier"] = check_noise_multiplier(self.curvature_noise_multiplier)
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
@@ -162,6 +170,8 @@ class Guarantee:
             values.setdefault("records_per_unit", 1)
         # Nor do those from before a choice among candidates could be made.
         values.setdefault("selection", None)
+        # Nor those from before a curvature could be released.
+        values.setdefault("curvature_noise_multiplier", None)
         if missing := [name for name in known if name not in values]:
             raise ArgumentError(f"guarantee lacks {', '.join(missing)}.")
         for name in _MAY_BE_INFINITE:
@@ -172,6 +182,10 @@ class Guarantee:
         values["assumed_public"] = tuple(values["assumed_public"])
         values["selection"] = _selection(values["selection"])
         return cls(**values)
+
+    def _what(self) -> str:
+        """Return what is released, in words."""
+        return "trace" if self.curvature_noise_multiplier is None else "trace and curvature"
 
     def sentence(self) -> str:
         """Return one plain sentence that states the whole guarantee, for a data officer."""
@@ -185,6 +199,7 @@ class Guarantee:
             noise_multiplier=self.noise_multiplier,
             mechanism=self.mechanism,
             selection=self.selection,
+            curvature_noise_multiplier=self.curvature_noise_multiplier,
         )
         if not self.is_private:
             accounted = f"the settings simulated are those of (epsilon, delta) = {pair}"
@@ -202,7 +217,7 @@ class Guarantee:
             is_selected=self.selection is not None,
         )
         return (
-            f"{change} changes the probability of any released trace by at most a "
+            f"{change} changes the probability of any released {self._what()} by at most a "
             f"factor exp({self.epsilon:.6g}) plus {self.delta:g} ((epsilon, delta) = {pair}; {run}; "
             f"accounted by {self.accountant}, version {self.accountant_version}; assumed public: {public}; "
             f"{limits})."

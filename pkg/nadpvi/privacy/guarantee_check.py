@@ -9,6 +9,7 @@ import functools
 from nadpvi.errors import ArgumentError
 from nadpvi.privacy.accounting import epsilon_accounted_afresh
 from nadpvi.privacy.accounting_quick import quick_epsilon
+from nadpvi.privacy.composition import Run, composed_epsilon
 from nadpvi.privacy.guarantee import Guarantee
 from nadpvi.privacy.selection_accounting import selection_epsilon
 
@@ -25,11 +26,11 @@ def check_stated(guarantee: Guarantee) -> None:
 
     Takes hundredths of a second for subsampled runs, once a process for equal settings: epsilon is computed
     to about 1 % first, and accounted in full only where the one on record is below that, or belongs to a
-    choice among runs.
+    choice among runs or to a run with a curvature.
     """
     if guarantee.noise_multiplier == 0:
         return
-    if guarantee.selection is None:
+    if guarantee.selection is None and guarantee.curvature_noise_multiplier is None:
         quick = quick_epsilon(
             noise_multiplier=guarantee.noise_multiplier / guarantee.records_per_unit,
             delta=guarantee.delta * (1.0 - 2.0 * guarantee.discreteness),
@@ -81,6 +82,18 @@ def accounted_epsilon(guarantee: Guarantee) -> float:
             discreteness=xi,
             neighbouring_relation=guarantee.neighbouring_relation,
         )
+    if guarantee.curvature_noise_multiplier is not None:
+        return _composed(
+            Run(
+                noise_multiplier=sigma,
+                num_steps=guarantee.num_steps,
+                sampling_rate=guarantee.sampling_rate,
+                discreteness=xi,
+                curvature_noise_multiplier=guarantee.curvature_noise_multiplier / guarantee.records_per_unit,
+            ),
+            delta=guarantee.delta,
+            neighbouring_relation=guarantee.neighbouring_relation,
+        )
     epsilon = epsilon_accounted_afresh(
         noise_multiplier=sigma,
         delta=guarantee.delta * (1.0 - 2.0 * xi),
@@ -92,3 +105,9 @@ def accounted_epsilon(guarantee: Guarantee) -> float:
 
 
 _selected = functools.lru_cache(maxsize=64)(selection_epsilon)
+
+
+@functools.lru_cache(maxsize=64)
+def _composed(run: Run, *, delta: float, neighbouring_relation: str) -> float:
+    """Return the epsilon of a run with its curvature, computed once a process."""
+    return composed_epsilon([run], delta=delta, neighbouring_relation=neighbouring_relation, is_afresh=True)

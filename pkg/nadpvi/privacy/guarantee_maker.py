@@ -6,6 +6,7 @@ from nadpvi.checks import check_real
 from nadpvi.errors import ArgumentError, PrivacyError
 from nadpvi.privacy.accounting import accountant, epsilon_accounted_afresh, epsilon_spent
 from nadpvi.privacy.budget import NonPrivate, PrivacyBudget
+from nadpvi.privacy.composition import Run, composed_epsilon
 from nadpvi.privacy.guarantee import Guarantee
 from nadpvi.privacy.parameters import (
     ADD_OR_REMOVE_ONE,
@@ -36,6 +37,7 @@ def make_guarantee(
     discreteness: float = 0.0,
     reason_not_private: str | None = None,
     selection: Selection | None = None,
+    curvature_noise_multiplier: float | None = None,
 ) -> Guarantee:
     """Return the guarantee of a run by accounting the very noise multiplier that it uses.
 
@@ -67,6 +69,9 @@ def make_guarantee(
     selection : Selection, optional
         Given if the run is the best of a random number of runs with these settings
         (`nadpvi.privacy.selection`).
+    curvature_noise_multiplier : float, optional
+        Given if a curvature is released after the last step: the sd of its noise over what one record may
+        add. Epsilon is that of steps and curvature together, and `discreteness` the sum of both.
 
     Raises
     ------
@@ -106,6 +111,9 @@ def make_guarantee(
             discreteness=discreteness,
             selection=selection,
             is_private=reason is None,
+            curvature_sigma=(
+                None if curvature_noise_multiplier is None else curvature_noise_multiplier / records
+            ),
         )
         if epsilon > budget.epsilon:
             raise PrivacyError(
@@ -132,6 +140,7 @@ def make_guarantee(
         unit=unit,
         records_per_unit=records,
         selection=selection,
+        curvature_noise_multiplier=curvature_noise_multiplier,
     )
 
 
@@ -144,6 +153,7 @@ def _account(
     discreteness: float,
     selection: Selection | None,
     is_private: bool,
+    curvature_sigma: float | None,
 ) -> tuple[str, str, float]:
     """Return name and version of the accountant that serves a run, and epsilon."""
     relation = budget.neighbouring_relation
@@ -159,6 +169,19 @@ def _account(
         )
         return (*selection_accountant(), epsilon)
     # A run that promises something is accounted here and now; a file in a cache could say anything.
+    names = accountant(sampling_rate, neighbouring_relation=relation)
+    if curvature_sigma is not None:
+        run = Run(
+            noise_multiplier=sigma,
+            num_steps=num_steps,
+            sampling_rate=sampling_rate,
+            discreteness=discreteness,
+            curvature_noise_multiplier=curvature_sigma,
+        )
+        composed = composed_epsilon(
+            [run], delta=budget.delta, neighbouring_relation=relation, is_afresh=is_private
+        )
+        return (*names, composed)
     account = epsilon_accounted_afresh if is_private else epsilon_spent
     epsilon = account(
         noise_multiplier=sigma,
@@ -167,7 +190,7 @@ def _account(
         sampling_rate=sampling_rate,
         neighbouring_relation=relation,
     )
-    return (*accountant(sampling_rate, neighbouring_relation=relation), epsilon + 2.0 * discreteness)
+    return (*names, epsilon + 2.0 * discreteness)
 
 
 def _check_discreteness(value: float) -> float:

@@ -38,6 +38,7 @@ def run_in_words(
     noise_multiplier: float,
     mechanism: str,
     selection: Selection | None,
+    curvature_noise_multiplier: float | None = None,
 ) -> str:
     """Return what was done to the records, as a phrase without a verb."""
     chosen = ""
@@ -48,10 +49,16 @@ def run_in_words(
             f"what {unit} can change), each of "
         )
     noun = unit.removeprefix("one ")
+    curvature = ""
+    if curvature_noise_multiplier is not None:
+        curvature = (
+            f"; and then the curvature, one sum over all records with noise of "
+            f"{curvature_noise_multiplier:g} times what a record may add, drawn likewise"
+        )
     return (
         f"{chosen}{num_steps} noisy gradients, each over a Poisson sample that every {noun} "
         f"enters independently with probability {sampling_rate:g}, clipped to L2 norm {clip_norm:.6g} per "
-        f"record, with noise of {noise_multiplier:g} clip norms ({mechanism})"
+        f"record, with noise of {noise_multiplier:g} clip norms ({mechanism}){curvature}"
     )
 
 

@@ -158,6 +158,7 @@ class Checkpoint:
             config=config,
             noise_multiplier=check_real("noise_multiplier", settings["noise_multiplier"]),
             discreteness=check_real("discreteness", settings["discreteness"]),
+            curvature_noise_multiplier=settings.get("curvature_noise_multiplier"),
         )
         fits = 0 <= header["entry_start"] <= len(phi) <= config.num_steps and len(phi) > 0
         if not fits or phi.shape != noisy_gradient.shape:
@@ -234,6 +235,7 @@ def _settings(mechanism: Mechanism) -> dict[str, Any]:
         },
         "noise_multiplier": mechanism.noise_multiplier,
         "discreteness": mechanism.discreteness,
+        "curvature_noise_multiplier": mechanism.curvature_noise_multiplier,
     }
 
 

@@ -1,6 +1,7 @@
 """The steps of a private run from start to end, or to an interrupt, with their bookkeeping. Private side."""
 
 import contextlib
+import dataclasses
 import signal
 import threading
 import warnings
@@ -19,6 +20,7 @@ from nadpvi.privacy.ledger import EntryState, Ledger
 from nadpvi.privacy.noise import NoiseSource
 from nadpvi.privacy.randomness import Streams
 from nadpvi.private.checkpoint_writer import CheckpointWriter
+from nadpvi.private.curvature import release_curvature
 from nadpvi.private.dpvi import StepFunction, run
 from nadpvi.private.dry_run import warn_of_failure
 from nadpvi.private.keeping import Keeper, Trace
@@ -119,9 +121,24 @@ def carry_out(part: Part, *, guarantee: Guarantee, booking: Booking) -> Release:
         made = mechanism.to_release(kept.trace, guarantee=guarantee, sums=kept.sums, final_phi=kept.final_phi)
         if num_done < num_steps or failure is not None:
             raise RunInterrupted(made, num_done=num_done, num_steps=num_steps, failure=failure) from failure
+        if mechanism.curvature_noise_multiplier is not None:
+            made = _with_curvature(made, part)
         if part.writer is not None:
             part.writer.give_up()
         return made
+
+
+def _with_curvature(made: Release, part: Part) -> Release:
+    """Return a whole run's release with its curvature; what goes wrong must not cost the trace."""
+    try:
+        noise = part.mechanism.curvature_noise(part.streams)
+        curvature, std = release_curvature(made, part.records, mechanism=part.mechanism, noise=noise)
+        return dataclasses.replace(made, curvature=curvature, curvature_std=std)
+    except Exception as error:
+        num_steps = made.num_steps
+        raise RunInterrupted(
+            made, num_done=num_steps, num_steps=num_steps, failure=error, where="the curvature"
+        ) from error
 
 
 def run_steps(part: Part) -> tuple[Keeper, BaseException | None]:

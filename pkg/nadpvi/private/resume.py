@@ -80,7 +80,7 @@ def resume(
         streams = make_streams(insecure_seed=None, secret=old.secret)
         noise = mechanism.noise_source(streams, num_steps=old.steps_left)
         guarantee = mechanism.guarantee(noise, num_steps=mechanism.settings.num_steps, was_interrupted=True)
-        left = mechanism.guarantee(noise, num_steps=old.steps_left, was_interrupted=True)
+        left = mechanism.guarantee(noise, num_steps=old.steps_left, was_interrupted=True, with_curvature=True)
         if (book := _booked_in(old, ledger)) is not None:
             _settle(old, book)
             book.check(left)
@@ -135,7 +135,9 @@ def partial_release(checkpoint: str | os.PathLike[str], *, ledger: Ledger | None
         mechanism = old.mechanism
         noise = mechanism.noise_source(make_streams(insecure_seed=None), num_steps=1)
         was_interrupted = old.was_interrupted or old.steps_left > 0
-        guarantee = mechanism.guarantee(noise, num_steps=old.num_steps, was_interrupted=was_interrupted)
+        guarantee = mechanism.guarantee(
+            noise, num_steps=old.num_steps, was_interrupted=was_interrupted, with_curvature=False
+        )
         if (book := _booked_in(old, ledger)) is not None:
             _settle(old, book)
         kept = Keeper(mechanism.settings, done=Trace(old.phi, old.noisy_gradient)).result()

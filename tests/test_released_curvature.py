@@ -1,0 +1,377 @@
+"""The curvature released after the last step: its sensitivity, its place in the budget, what it says."""
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import nadpvi as na
+from nadpvi.cli.app import app
+from nadpvi.curvature_share import curvature_sensitivity
+from nadpvi.design import make_design
+from nadpvi.encoding import encode_features, encode_outcome
+from nadpvi.errors import ArgumentError, PrivacyError
+from nadpvi.interrupts import RunInterrupted
+from nadpvi.mechanism import make_mechanism
+from nadpvi.privacy.accounting_gaussian import gaussian_epsilon
+from nadpvi.privacy.calibration import calibrated_noise_multiplier, calibrated_split
+from nadpvi.privacy.composition import Run, composed_epsilon
+from nadpvi.privacy.noise import GRID_UNITS
+from nadpvi.private import curvature
+from nadpvi.private.curvature import on_grid, release_curvature
+from nadpvi.private.records import Records
+from nadpvi.schema import Person
+
+COLUMNS = {
+    "dose": {"kind": "real", "lower": 0, "upper": 10, "feature_range": [-2, 2]},
+    "sex": {"kind": "binary", "levels": ["f", "m"]},
+    "ward": {"kind": "categorical", "levels": ["a", "b", "c"]},
+    "well": {"kind": "binary", "levels": ["no", "yes"]},
+    "pulse": {"kind": "real", "lower": 0, "upper": 3},
+}
+SCHEMA = na.Schema.from_dict({"columns": COLUMNS})
+PREDICTORS = ["dose", "sex", "ward"]
+LOGISTIC = na.models.LogisticRegression(outcome="well", predictors=PREDICTORS)
+LINEAR = na.models.LinearRegression(outcome="pulse", predictors=PREDICTORS)
+BUDGET = na.PrivacyBudget(epsilon=1.0, delta=1e-5)
+CONFIG = na.DPVIConfig(num_steps=60, curvature_share=0.2)
+
+
+def make_table(num_rows=500, seed=0):
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame(
+        {
+            "dose": rng.uniform(0, 10, num_rows),
+            "sex": rng.choice(["f", "m"], num_rows),
+            "ward": rng.choice(["a", "b", "c"], num_rows),
+            "well": rng.choice(["no", "yes"], num_rows),
+            "pulse": rng.uniform(0, 3, num_rows),
+        }
+    )
+
+
+def make_records(model, table):
+    design = model.design(SCHEMA)
+    return Records(x=encode_features(design, table).x, y=encode_outcome(design, table).y)
+
+
+def simulated(model=LOGISTIC, **changes):
+    config = dataclasses.replace(CONFIG, **({"clip_norm": 5.0} if model is LINEAR else {}))
+    settings = {"schema": SCHEMA, "privacy": BUDGET, "config": config, "insecure_seed": 1} | changes
+    return na.release(model, make_table(), **settings)
+
+
+class NoNoiseOnGrid:
+    """What the noise of a real release would be if it were 0."""
+
+    grid_units = GRID_UNITS
+    is_private = True
+    mechanism = "none"
+
+    def __init__(self, size):
+        self.size = size
+
+    def draw(self):
+        return np.zeros(self.size)
+
+
+def exact_curvature(made, records):
+    mechanism = make_mechanism(
+        made.description, privacy=BUDGET, config=dataclasses.replace(made.config, curvature_share=0.2)
+    )
+    size = made.description.design.num_features
+    noise = NoNoiseOnGrid(size * (size + 1) // 2)
+    return release_curvature(made, records, mechanism=mechanism, noise=noise)[0]
+
+
+def by_brute_force(made, x):
+    """Return X' diag(w) X at the window's mean iterate, with weights summed over a fine grid."""
+    mean = made.phi[12:].mean(axis=0)
+    size = made.description.guide.num_params(len(mean))
+    mu, sd = mean[:size], np.logaddexp(0.0, mean[size:])
+    if made.description.model is LINEAR:
+        return x.T @ x * math.exp(-mu[-1] + 0.5 * sd[-1] ** 2)
+    grid = np.linspace(-8.0, 8.0, 4001)
+    density = np.exp(-0.5 * grid**2)
+    total = np.zeros((x.shape[1], x.shape[1]))
+    for row in x:
+        predictor = row @ mu + grid * math.sqrt(row**2 @ sd**2)
+        chance = 1.0 / (1.0 + np.exp(-predictor))
+        total += (chance * (1.0 - chance)) @ density / density.sum() * np.outer(row, row)
+    return total
+
+
+@pytest.mark.parametrize("model", [LOGISTIC, LINEAR])
+def test_it_is_the_hessian_of_the_records_at_the_mean_iterate(model):
+    made, records = simulated(model), make_records(model, make_table())
+    wanted = by_brute_force(made, records.x)
+    found = exact_curvature(made, records)
+    # Truncation moves an entry by at most a grid unit for each record.
+    grid = len(records.y) / GRID_UNITS * curvature_sensitivity(made.description, made.phi)
+    np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=grid)
+    np.testing.assert_array_equal(found, found.T)
+
+
+@pytest.mark.parametrize("model", [LOGISTIC, LINEAR])
+@pytest.mark.parametrize("place", [0, 1, 6, 7, 8, 200, 499])
+def test_a_record_moves_the_sum_by_at_most_its_sensitivity_and_no_other_s_entries(model, place, monkeypatch):
+    """Wherever it stands: the others' numbers on the grid must not depend on their place."""
+    monkeypatch.setattr(curvature, "_BLOCK_VALUES", 7 * 21)  # blocks of 7 rows
+    made, table = simulated(model), make_table()
+    records = make_records(model, table)
+    kept = np.arange(len(table)) != place
+    without = Records(x=records.x[kept], y=records.y[kept])
+    alone = Records(x=records.x[~kept], y=records.y[~kept])
+    whole, rest, own = (exact_curvature(made, part) for part in (records, without, alone))
+    sensitivity = curvature_sensitivity(made.description, made.phi)
+    upper = np.triu_indices(len(whole))
+    units = [np.rint(matrix[upper] / sensitivity * GRID_UNITS) for matrix in (whole, rest, own)]
+    np.testing.assert_array_equal(units[0] - units[1], units[2])
+    assert 0.0 < np.linalg.norm(units[2]) <= GRID_UNITS
+
+
+def test_repeated_rows_count_as_often_as_they_stand():
+    made, records = simulated(), make_records(LOGISTIC, make_table(num_rows=40))
+    counts = np.arange(1, 41)
+    expanded = Records(x=np.repeat(records.x, counts, axis=0), y=np.repeat(records.y, counts))
+    counted = Records(x=records.x, y=records.y, counts=counts)
+    np.testing.assert_array_equal(exact_curvature(made, expanded), exact_curvature(made, counted))
+
+
+def test_the_bound_on_outer_products_is_attained_and_never_passed():
+    rng = np.random.default_rng(3)
+    for _ in range(20):
+        low, high = np.sort(rng.uniform(-3, 3, 2))
+        columns = COLUMNS | {"dose": COLUMNS["dose"] | {"feature_range": [low, high]}}
+        schema = na.Schema.from_dict({"columns": columns})
+        design = make_design(schema, outcome="well", predictors=PREDICTORS, intercept=bool(rng.integers(2)))
+        table = make_table(num_rows=300, seed=1)
+        table.loc[:9, "dose"], table.loc[10:19, "dose"], table.loc[:19, "sex"] = 0.0, 10.0, "m"
+        x = encode_features(design, table).x
+        upper = np.triu_indices(x.shape[1])
+        norms = np.linalg.norm(np.einsum("ni,nj->nij", x, x)[:, upper[0], upper[1]], axis=1)
+        assert norms.max() == pytest.approx(design.outer_product_bound, rel=1e-12)
+
+
+def test_rows_that_are_too_long_or_not_finite_count_as_zero():
+    rows = np.array([[1.0, 1.0], [np.inf, 0.0], [1e300, 0.0], [-1.0, 0.0], [1.0 + 1e-12, 0.0]])
+    assert on_grid(rows, grid_units=GRID_UNITS).tolist() == [
+        [0, 0],
+        [0, 0],
+        [0, 0],
+        [-GRID_UNITS, 0],
+        [GRID_UNITS, 0],
+    ]
+
+
+@pytest.mark.parametrize("relation", ["add_or_remove_one", "replace_one"])
+@pytest.mark.parametrize(
+    ("rate", "share", "records"), [(1.0, 0.2, 1), (1.0, 0.5, 3), (0.1, 0.2, 1), (0.05, 0.1, 2)]
+)
+def test_both_parts_together_spend_the_budget(relation, rate, share, records):
+    budget = na.PrivacyBudget(epsilon=1.0, delta=1e-6, neighbouring_relation=relation)
+    settings = {"num_steps": 50, "sampling_rate": rate, "dimension": 10, "records_per_unit": records}
+    steps, noise, xi = calibrated_split(budget, share=share, curvature_size=15, **settings)
+    alone, _ = calibrated_noise_multiplier(budget, **settings)
+    assert steps == pytest.approx(alone / math.sqrt(1.0 - share), rel=1e-6)
+    run = Run(
+        noise_multiplier=steps / records,
+        num_steps=50,
+        sampling_rate=rate,
+        discreteness=xi,
+        curvature_noise_multiplier=noise / records,
+    )
+    spent = composed_epsilon([run], delta=1e-6, neighbouring_relation=relation)
+    assert 0.9998 < spent <= 1.0
+    if rate == 1.0:
+        reach = records * (2.0 if relation == "replace_one" else 1.0)
+        mu = math.hypot(reach * math.sqrt(50) / steps, reach / noise)
+        assert spent == pytest.approx(gaussian_epsilon(mu, 1e-6), rel=1e-6)
+        assert (reach / noise) ** 2 / mu**2 == pytest.approx(share, rel=0.01)
+
+
+def test_runs_with_a_curvature_compose_with_others():
+    step = {"noise_multiplier": 20.0, "num_steps": 100, "sampling_rate": 1.0}
+    found = composed_epsilon([Run(**step, curvature_noise_multiplier=4.0, count=2)], delta=1e-5)
+    assert found == pytest.approx(gaussian_epsilon(math.sqrt(2 * (100 / 400 + 1 / 16)), 1e-5), rel=1e-9)
+    apart = [Run(**step, count=2), Run(noise_multiplier=4.0, num_steps=2, sampling_rate=1.0)]
+    assert found == pytest.approx(composed_epsilon(apart, delta=1e-5), rel=1e-9)
+
+
+@pytest.fixture(scope="module")
+def private():
+    return na.release(LOGISTIC, make_table(), schema=SCHEMA, privacy=BUDGET, config=CONFIG)
+
+
+@pytest.mark.filterwarnings("ignore::nadpvi.errors.InferenceWarning")
+def test_a_real_release_says_what_it_spends(private, tmp_path):
+    guarantee = private.guarantee
+    assert guarantee.is_private
+    assert 0.9998 < guarantee.epsilon <= 1.0
+    assert "trace and curvature" in guarantee.sentence()
+    assert f"{guarantee.curvature_noise_multiplier:g} times what a record may add" in guarantee.sentence()
+    path = private.save(tmp_path / "release.nc")
+    loaded = na.Release.load(path)
+    assert loaded.guarantee == guarantee
+    np.testing.assert_array_equal(loaded.curvature, private.curvature)
+    loaded.check_guarantee()
+    posterior = na.infer(loaded, method="dense", draws=50, warmup=100, chains=2, seed=1)
+    assert posterior.groups["posterior"]["hessian"].shape == (2, 50, 6, 6)
+
+
+def test_its_noise_is_of_the_size_it_says():
+    """Over 30 simulated releases; every entry of the upper triangle has a draw of its own."""
+    records = make_records(LOGISTIC, make_table())
+    upper = np.triu_indices(6)
+    z = []
+    for seed in range(30):
+        made = simulated(insecure_seed=seed)
+        exact = exact_curvature(made, records)
+        z.append(((made.curvature - exact) / made.curvature_std)[upper])
+    z = np.array(z)
+    assert z.mean() == pytest.approx(0.0, abs=4 / math.sqrt(z.size))
+    assert z.std() == pytest.approx(1.0, abs=4 / math.sqrt(2 * z.size))
+    entries = np.corrcoef(z.T)[np.triu_indices(21, 1)]
+    assert np.abs(entries).max() < 0.75
+
+
+def test_a_guarantee_that_leaves_it_out_or_shrinks_it_is_refused(private):
+    without = dataclasses.replace(private.guarantee, curvature_noise_multiplier=None)
+    with pytest.raises(ArgumentError, match="must count the curvature"):
+        dataclasses.replace(private, guarantee=without)
+    louder = 3.0 * private.guarantee.curvature_noise_multiplier
+    with pytest.raises(ArgumentError, match="curvature_std must be"):
+        dataclasses.replace(
+            private, guarantee=dataclasses.replace(private.guarantee, curvature_noise_multiplier=louder)
+        )
+    with pytest.raises(ArgumentError, match="spends epsilon"):
+        dataclasses.replace(private, guarantee=dataclasses.replace(private.guarantee, epsilon=0.93))
+
+
+def test_an_interrupted_run_has_not_spent_it():
+    def stop(done):
+        if done.step == 30:
+            raise KeyboardInterrupt
+
+    with pytest.raises(RunInterrupted) as caught:
+        na.release(LOGISTIC, make_table(), schema=SCHEMA, privacy=BUDGET, config=CONFIG, callback=stop)
+    assert caught.value.release.curvature is None
+
+
+def test_the_ledger_counts_it_once_the_run_is_whole(tmp_path):
+    ledger = na.Ledger.create(tmp_path / "people.ledger", label="people")
+    made = na.release(LOGISTIC, make_table(), schema=SCHEMA, privacy=BUDGET, config=CONFIG, ledger=ledger)
+    (entry,) = ledger.entries()
+    assert entry.epsilon == made.guarantee.epsilon
+    assert ledger.total() == pytest.approx(made.guarantee.epsilon, rel=1e-3)
+    planned = dataclasses.replace(made.guarantee)
+    cut = ledger.reserve(planned, label="cut")
+    ledger.amend(cut, num_steps=59)
+    entry = ledger.entries()[-1]
+    assert entry.run.curvature_noise_multiplier is None
+    steps = Run(noise_multiplier=planned.noise_multiplier, num_steps=59, sampling_rate=planned.sampling_rate)
+    assert entry.epsilon == pytest.approx(composed_epsilon([steps], delta=1e-5), rel=1e-6)
+
+
+def test_a_cap_refuses_what_the_curvature_brings_over_it(tmp_path):
+    cap = na.PrivacyBudget(epsilon=0.97, delta=1e-5)
+    ledger = na.Ledger.create(tmp_path / "people.ledger", label="people", cap=cap)
+    with pytest.raises(PrivacyError, match="cap"):
+        na.release(LOGISTIC, make_table(), schema=SCHEMA, privacy=BUDGET, config=CONFIG, ledger=ledger)
+    # The steps alone would have been admitted.
+    mechanism = make_mechanism(simulated().description, privacy=BUDGET, config=CONFIG)
+    alone = Run(noise_multiplier=mechanism.noise_multiplier, num_steps=60, sampling_rate=0.1)
+    assert composed_epsilon([alone], delta=1e-5) < 0.97
+
+
+def test_a_resumed_run_releases_it_as_well(tmp_path):
+    path = tmp_path / "run.ckpt"
+
+    def stop(done):
+        if done.step == 30:
+            raise KeyboardInterrupt
+
+    with pytest.raises(RunInterrupted):
+        na.release(
+            LOGISTIC,
+            make_table(),
+            schema=SCHEMA,
+            privacy=BUDGET,
+            config=CONFIG,
+            checkpoint=path,
+            callback=stop,
+        )
+    made = na.resume(path, make_table())
+    assert made.curvature is not None
+    assert 0.9998 < made.guarantee.epsilon <= 1.0
+    assert made.guarantee.curvature_noise_multiplier is not None
+    made.check_guarantee()
+
+
+def test_a_person_s_records_are_counted_together(tmp_path):
+    schema = dataclasses.replace(SCHEMA, person=Person(column="id", max_rows=3))
+    table = make_table().assign(id=np.arange(500) // 3)
+    made = na.release(LOGISTIC, table, schema=schema, privacy=BUDGET, config=CONFIG)
+    single = na.release(LOGISTIC, make_table(), schema=SCHEMA, privacy=BUDGET, config=CONFIG)
+    ratio = made.guarantee.curvature_noise_multiplier / single.guarantee.curvature_noise_multiplier
+    assert ratio == pytest.approx(3.0, rel=1e-3)
+    made.check_guarantee()
+
+
+def test_what_goes_wrong_in_it_does_not_cost_the_trace(monkeypatch):
+    def fail(self, mean, sd, *, extras):
+        raise ZeroDivisionError("oh")
+
+    monkeypatch.setattr(na.models.LogisticRegression, "curvature_weights", fail)
+    with pytest.raises(RunInterrupted, match="the curvature raised ZeroDivisionError") as caught:
+        simulated()
+    assert caught.value.release.num_steps == 60
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"privacy": na.NonPrivate()}, "NonPrivate"),
+        ({"model": na.models.PoissonRegression(outcome="visits")}, "LogisticRegression or LinearRegression"),
+        ({"config": dataclasses.replace(CONFIG, guide=na.guides.FullRank())}, "MeanField"),
+        ({"config": dataclasses.replace(CONFIG, keep="sums")}, "keep"),
+        (
+            {"config": dataclasses.replace(CONFIG, prior_term="per_record", num_records=500)},
+            "prior_term",
+        ),
+    ],
+)
+def test_runs_that_cannot_release_it_are_refused_before_the_table_is_opened(changes, message, tmp_path):
+    columns = COLUMNS | {"visits": {"kind": "count", "upper": 9}}
+    settings = {
+        "model": LOGISTIC,
+        "schema": na.Schema.from_dict({"columns": columns}),
+        "privacy": BUDGET,
+        "config": CONFIG,
+    } | changes
+    with pytest.raises(ArgumentError, match=message):
+        na.release(settings.pop("model"), tmp_path / "none.csv", **settings)
+
+
+@pytest.mark.parametrize("share", [-0.1, 0.95, "a", True])
+def test_a_share_is_a_share(share):
+    with pytest.raises(ArgumentError, match="curvature_share"):
+        na.DPVIConfig(curvature_share=share)
+
+
+def test_the_command_line_has_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    make_table().to_csv("people.csv", index=False)
+    lines = []
+    for name, column in COLUMNS.items():
+        lines += [f"[columns.{name}]", *(f"{key} = {json.dumps(value)}" for key, value in column.items())]
+    (tmp_path / "people.toml").write_text("\n".join(lines))
+    options = "release people.csv --schema people.toml --outcome well --epsilon 1 --delta 1e-5 --steps 60"
+    options += " --curvature-share 0.2 --insecure-seed 1 -o release.nc"
+    result = CliRunner().invoke(app, options.split())
+    assert result.exit_code == 0, result.output
+    assert na.Release.load("release.nc").curvature.shape == (7, 7)
