@@ -1,6 +1,7 @@
 """DPVIm: aligned gradients, their sensitivity and noise, the run around them, suffixes and the posterior."""
 
 import dataclasses
+import json
 import warnings
 
 import autograd.numpy as anp
@@ -25,8 +26,17 @@ from nadpvi.baselines import (
 )
 from nadpvi.baselines.dpvim import draw_theta, settled_suffix
 from nadpvi.baselines.dpvim_run import aligned_mechanism
+from nadpvi.containers.checksum import HEADER, with_checksum
+from nadpvi.containers.storage import to_netcdf, write_bytes
 from nadpvi.description import ModelDescription
-from nadpvi.errors import ArgumentError, DataError, FileError, PrivacyError, StationarityWarning
+from nadpvi.errors import (
+    ArgumentError,
+    DataError,
+    DivergenceError,
+    FileError,
+    PrivacyError,
+    StationarityWarning,
+)
 from nadpvi.guides import LowRank
 from nadpvi.guides.antithetic import draw_antithetic
 from nadpvi.models import RecordBatch
@@ -635,3 +645,52 @@ def test_the_last_iterates_posterior_draws_theta_from_q():
     assert abs(expected[0, 1]) > 0.05
     np.testing.assert_allclose(np.cov(theta[0].T), expected, rtol=0.03, atol=0.01)
     np.testing.assert_allclose(theta[0].mean(axis=0), phi[:2], atol=0.02)
+
+
+def aligned_release(**changes):
+    table = {"heads": ["no", "yes"] * 60}
+    columns = {"heads": {"kind": "binary", "levels": ["no", "yes"]}}
+    schema = na.Schema.from_dict({"columns": columns})
+    return dpvim_release(COIN, table, **({"schema": schema, "privacy": BUDGET, "config": CONFIG} | changes))
+
+
+class TestForgedFiles:
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"epsilon": 0.01},
+            {"num_steps": 1},
+            {"noise_multiplier": 1000.0},
+            {"clip_norm": 1e-9},
+            {"sampling_rate": 0.001},
+            {"unit": "one person", "records_per_unit": 2},
+        ],
+    )
+    def test_a_promise_that_is_not_the_run_s_is_refused_though_its_checksum_is_made_anew(
+        self, change, tmp_path
+    ):
+        data = aligned_release().to_dataset()
+        header = json.loads(data.attrs[HEADER])
+        header["guarantee"] |= change
+        data.attrs[HEADER] = json.dumps(header)
+        path = write_bytes(to_netcdf(with_checksum(data)), tmp_path / "forged.nc", overwrite=False)
+        with pytest.raises(FileError, match="guarantee"):
+            DPVImRelease.load(path)
+
+    def test_edited_numbers_are_found_by_the_checksum(self, tmp_path):
+        made = aligned_release()
+        path = made.save(tmp_path / "made.nc")
+        np.testing.assert_array_equal(DPVImRelease.load(path).phi, made.phi)
+        data = with_checksum(made.to_dataset())
+        data["iterates"] = data["iterates"] * 0.0
+        path = write_bytes(to_netcdf(data), tmp_path / "edited.nc", overwrite=False)
+        with pytest.raises(FileError, match="checksum"):
+            DPVImRelease.load(path)
+        made.check_guarantee()
+
+
+def test_a_run_that_ran_away_has_no_posterior():
+    made = aligned_release(insecure_seed=1)
+    far = dataclasses.replace(made, phi=made.phi + 1e12)
+    with pytest.raises(DivergenceError, match="take smaller steps"):
+        dpvim_posterior(far, draws=60, seed=1)

@@ -10,6 +10,7 @@ from scipy import stats
 from statistics_cases import ADD, COLUMNS, MODELS, REPLACE, SCHEMA, make_case
 
 import nadpvi as na
+from nadpvi.baselines import last_iterate_posterior
 from nadpvi.baselines.sufficient_statistics.mechanism import make_statistics_mechanism
 from nadpvi.baselines.sufficient_statistics.records import (
     release_statistics,
@@ -19,7 +20,7 @@ from nadpvi.baselines.sufficient_statistics.records import (
 from nadpvi.baselines.sufficient_statistics.regression import RegressionStatistics
 from nadpvi.baselines.sufficient_statistics.regression_settings import RegressionSettings
 from nadpvi.baselines.sufficient_statistics.release import make_statistics_family, statistics_posterior
-from nadpvi.errors import ArgumentError, DataError
+from nadpvi.errors import ArgumentError, DataError, PrivacyError, SchemaError
 from nadpvi.models import ExponentialGamma, LinearRegression, NegativeBinomialRegression
 from nadpvi.privacy.accounting_gaussian import gaussian_epsilon
 from nadpvi.privacy.laplace import draw_discrete_laplace
@@ -283,3 +284,59 @@ def test_regression_settings_are_checked(change, message):
     settings = regression(lower=0.0, has_public_count=False, size=2).settings
     with pytest.raises(ArgumentError, match=message):
         dataclasses.replace(settings, **change)
+
+
+def test_the_ledger_counts_a_gaussian_release(tmp_path):
+    budget = na.PrivacyBudget(epsilon=1.0, delta=1e-5)
+    ledger = na.Ledger.create(tmp_path / "people.ledger", label="people")
+    settings = {"schema": SCHEMA, "privacy": budget, "noise": "gaussian", "ledger": ledger}
+    release_statistics(MODELS["die"], table(300), **settings)
+    (entry,) = ledger.entries()
+    assert entry.state == "committed"
+    assert ledger.total() == pytest.approx(1.0, rel=1e-4)
+    assert ledger.total() <= 1.0
+    release_statistics(MODELS["die"], table(300), insecure_seed=1, **settings)
+    assert ledger.total() == pytest.approx(1.0, rel=1e-4)  # a simulation spends nothing
+    cap = na.PrivacyBudget(epsilon=0.9, delta=1e-5)
+    small = na.Ledger.create(tmp_path / "capped.ledger", label="people", cap=cap)
+    with pytest.raises(PrivacyError, match="cap"):
+        release_statistics(MODELS["die"], tmp_path / "none.csv", **(settings | {"ledger": small}))
+    with pytest.raises(ArgumentError, match='noise="gaussian"'):
+        release_statistics(MODELS["die"], tmp_path / "none.csv", **(settings | {"noise": "laplace"}))
+
+
+def test_where_n_is_public_no_record_can_change_it():
+    columns = {"coin": {**COLUMNS["coin"], "missing": "drop"}}
+    schema = na.Schema.from_dict({"columns": columns})
+    budget = na.PrivacyBudget(epsilon=1.0, delta=1e-5, neighbouring_relation=REPLACE)
+    with pytest.raises(SchemaError, match="'coin' drops rows"):
+        release_statistics(MODELS["coin"], "none.csv", schema=schema, privacy=budget, num_records=9)
+    added = na.PrivacyBudget(epsilon=1.0, delta=1e-5)
+    release_statistics(MODELS["coin"], {"coin": ["", *table(9)["coin"]]}, schema=schema, privacy=added)
+
+
+def test_a_posterior_states_the_promise_of_its_release(tmp_path):
+    budget = na.PrivacyBudget(epsilon=5.0, delta=1e-5)
+    release = release_statistics(MODELS["coin"], table(100), schema=SCHEMA, privacy=budget)
+    assert "the budgets of further ones on the same records add up" in release.guarantee.sentence()
+    posterior = statistics_posterior(release, draws=60, warmup=10, thin=1, seed=1)
+    loaded = na.Posterior.load(posterior.save(tmp_path / "posterior.nc"))
+    assert release.guarantee.sentence() in repr(loaded)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda s: release_statistics(MODELS["coin"], {}, **(s | {"schema": None})), "schema a Schema"),
+        (lambda s: release_statistics(None, {}, **s), "model must be a nadpvi model"),
+        (lambda s: release_statistics(ExponentialGamma, {}, **s), "an object and not its class"),
+        (lambda s: release_statistics(MODELS["coin"], {}, beyond="x", **s), "beyond"),
+        (lambda s: release_statistics(MODELS["coin"], {}, moments=3, **s), "moments"),
+        (lambda s: release_statistics(MODELS["coin"], {}, ledger="x", **s), "ledger"),
+        (lambda s: statistics_posterior(None), "StatisticsRelease"),
+        (lambda s: last_iterate_posterior(None), "must be a Release"),
+    ],
+)
+def test_misuse_is_named(call, message):
+    with pytest.raises(ArgumentError, match=message):
+        call({"schema": SCHEMA, "privacy": na.PrivacyBudget(epsilon=1.0, delta=1e-5)})

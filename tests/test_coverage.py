@@ -5,7 +5,14 @@ import pytest
 from coverage_cases import scored, simulate
 from scipy import stats
 
-from nadpvi.coverage import coverage_test, score_draws, score_many, summarise_scores
+from nadpvi.coverage import (
+    coverage_rmse_bound,
+    coverage_test,
+    interval_coverage,
+    score_draws,
+    score_many,
+    summarise_scores,
+)
 from nadpvi.coverage.null import uniform_null
 from nadpvi.coverage.ranks import num_held_out, reference_offsets
 from nadpvi.errors import ArgumentError
@@ -223,3 +230,19 @@ def test_summary_of_scores():
     assert (narrow.log_score < summary.log_score).all()
     with pytest.raises(ArgumentError, match="scores must hold 'z'"):
         summarise_scores({"sd": np.ones((3, 1))})
+
+
+@pytest.mark.parametrize("num_draws", [50, 150, 1000])
+def test_intervals_of_few_draws_hold_as_often_as_they_say(num_draws):
+    """Between quantiles of 50 draws a perfect posterior's share would be 0.865, 13 standard errors off."""
+    rng = np.random.default_rng(num_draws)
+    draws, truth = rng.standard_normal((6_000, num_draws, 1)), rng.standard_normal((6_000, 1))
+    found = score_many(draws, truth, seeds=range(6_000), num_references=1)["covered_90"]
+    assert found.mean() == pytest.approx(0.9, abs=4 * 0.0035)
+    ranks = (draws < truth[:, None]).sum(axis=1)
+    np.testing.assert_array_equal(found, interval_coverage(ranks, num_draws=num_draws))
+
+
+def test_a_bound_for_more_parameters_than_simulations_tell_is_refused():
+    with pytest.raises(ArgumentError, match="num_curves must be at most 400"):
+        coverage_rmse_bound(500, num_curves=401)

@@ -85,7 +85,7 @@ def test_figures_of_a_few_parameters(experiment, tmp_path):
     for path, again in zip(first, second, strict=True):
         assert path.read_bytes() == again.read_bytes(), path.name
     page = (tmp_path / "one" / "three.md").read_text()
-    assert all(f"({name})" in page for name in images)
+    assert all(f"(<{name}>)" in page for name in images)
     curve = result.curves[0]
     assert np.shape(curve["marginals"]) == (2, 99)  # a simplex of three has two free coordinates
     assert "marginals" not in next(c for c in result.curves if c["settings"].endswith("3 tables"))

@@ -14,7 +14,8 @@ from nadpvi.coverage import coverage_test
 from nadpvi.errors import ArgumentError, FileError
 from nadpvi.experiments.api import run_experiment, write_result
 from nadpvi.experiments.blocks import Block
-from nadpvi.experiments.configuration import experiment_names, find_experiment, load_experiment
+from nadpvi.experiments.configuration import load_experiment
+from nadpvi.experiments.finding import experiment_names, find_experiment
 from nadpvi.experiments.methods import LABELS, METHODS
 from nadpvi.experiments.tasks import Task
 from nadpvi.experiments.work import run_block
@@ -202,7 +203,9 @@ def test_the_command_runs_writes_and_goes_on(tiny, tmp_path, monkeypatch):
     call = ["coverage", "tiny.toml", "--small", "--output", "out", "--json"]
     first = CliRunner().invoke(app, call)
     assert first.exit_code == 0, first.output
-    assert (tmp_path / "nadpvi-coverage" / "tiny-small").is_dir()
+    (folder,) = (tmp_path / "nadpvi-coverage").iterdir()
+    assert folder.name.startswith("tiny-")
+    assert folder.name.endswith("-small")
     # Beside the whole version's results and not over them, with the command that makes it again.
     assert "nadpvi coverage tiny.toml --small" in (tmp_path / "out" / "tiny-small.md").read_text()
     rows = json.loads(first.stdout)["rows"]
@@ -254,3 +257,106 @@ def test_a_rival_s_reference_points_do_not_know_what_it_is_not_given(tiny):
     experiment = load_experiment(str(tiny))
     joint = np.concatenate([run_block(task)["statistics_gaussian__joint"] for task in experiment.tasks()[:3]])
     assert not coverage_test(joint, seed=1).is_rejected
+
+
+def test_a_method_that_fails_costs_itself_alone(tiny, tmp_path, monkeypatch):
+    """On the second of three blocks; the others keep all tables, and ratios are of the tables in common."""
+    exact = METHODS["exact"]
+
+    def fail_on_some(block, child):
+        if block.settings["first"] == 8:
+            raise ArgumentError("no\nposterior here")
+        return exact.draw(block, child)
+
+    monkeypatch.setitem(METHODS, "exact", exact._replace(draw=fail_on_some))
+    result = run_experiment(load_experiment(str(tiny)), folder=tmp_path / "tasks")
+    assert result.report.failures == ()
+    assert [line.partition(":")[0] for line in result.failures] == [
+        "task 00-000008, method exact",
+        "task 01-000008, method exact",
+    ]
+    rows = result.table.set_index(["settings", "method"])
+    name = "plain, epsilon 0.5, 24 tables"
+    assert rows.loc[(name, "exact"), ["tables", "failed"]].tolist() == [16, 8]
+    assert rows.loc[(name, "non_private"), ["tables", "failed"]].tolist() == [24, 0]
+    monkeypatch.setitem(METHODS, "exact", exact)
+    whole = run_experiment(load_experiment(str(tiny)), folder=tmp_path / "others")
+    sds = [
+        np.concatenate([one.report.results[f"00-{k:06d}"][f"{method}__sd"] for k in (0, 16)])
+        for one, method in ((result, "exact"), (whole, "non_private"))
+    ]
+    assert rows.loc[(name, "exact"), "sd_over_non_private"] == pytest.approx(np.median(sds[0] / sds[1]))
+
+
+def test_settings_that_keep_sums_have_results_and_a_figure(tiny, tmp_path):
+    tiny.write_text(TINY.replace("clip_norm = 2.0", 'clip_norm = 2.0\nkeep = "sums"\nburn_in = 0.3'))
+    result = run_experiment(load_experiment(str(tiny)), folder=tmp_path / "tasks")
+    assert result.failures == ()
+    assert len(result.fits) == 2
+
+
+def test_files_of_one_stem_have_folders_of_their_own(tmp_path):
+    names = []
+    for place in ("one", "two"):
+        (tmp_path / place).mkdir()
+        (tmp_path / place / "mine.toml").write_text(TINY)
+        for is_small in (False, True):
+            experiment = load_experiment(str(tmp_path / place / "mine.toml"), is_small=is_small)
+            names.append(experiment.folder)
+    assert len(set(names)) == 4
+    assert load_experiment("beta-bernoulli").folder == "beta-bernoulli"
+
+
+def test_arms_that_differ_in_their_source_need_labels(tiny):
+    arm = '[[arms]]\nsettings = "plain"\nepsilon = [0.5]\nmethods = ["exact"]\nreplicates = 24\n'
+    arm += "source = { num_records = 5000 }\n"
+    tiny.write_text(TINY.replace("[small]", arm + "[small]"))
+    with pytest.raises(ArgumentError, match="differ in source or infer"):
+        load_experiment(str(tiny))
+    tiny.write_text(TINY.replace("[small]", arm + 'label = "many"\n[small]'))
+    assert load_experiment(str(tiny)).arms[-1].name == "plain, many, epsilon 0.5, 24 tables"
+
+
+def test_a_source_of_another_kind_takes_nothing_from_the_common_one(tiny):
+    arm = '[[arms]]\nsettings = "plain"\nlabel = "x"\nepsilon = [0.5]\nmethods = ["exact"]\nreplicates = 24\n'
+    arm += 'source = { kind = "linear-regression" }\n'
+    text = TINY.replace("num_records = 300", "num_records = 300\nprior_alpha = 3.0")
+    tiny.write_text(text.replace("[small]", arm + "[small]"))
+    assert load_experiment(str(tiny)).arms[-1].source == {"kind": "linear-regression"}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("num_records = 300", "num_records = 300\nprior_alpha = -1.0"), "prior_alpha"),
+        (("num_records = 300", 'num_records = 300\nprior_alpha = "x"'), "prior_alpha"),
+        (('kind = "bernoulli-beta"', 'kind = ["bernoulli-beta"]'), "kind among"),
+        (('kind = "bernoulli-beta"', 'kind = "linear-regression"\nnum_predictors = "3"'), "cannot be made"),
+        (('kind = "bernoulli-beta"', 'kind = "exponential-gamma"\noptimum_upper = 100.0'), "optimum_upper"),
+        (("replicates = 24", 'replicates = 24\ninfer = { burn_in = "auto" }'), "burn_in must be a number"),
+        (("replicates = 24", "replicates = 24\ninfer = { burn_in = 2.0 }"), "burn_in"),
+        (("replicates = 24", 'replicates = 24\ninfer = { curvature_prior = "x" }'), "curvature_prior"),
+        (("replicates = 24", "replicates = 24\nlabel = 3"), "label must be a text"),
+    ],
+)
+def test_values_are_checked_before_anything_runs(tiny, change, message):
+    tiny.write_text(TINY.replace(*change))
+    with pytest.raises(ArgumentError, match=message):
+        load_experiment(str(tiny))
+
+
+def test_small_counts_are_checked_and_a_byte_order_mark_is_read(tiny):
+    tiny.write_text(TINY.replace("replicates = 12", 'replicates = "x"'))
+    with pytest.raises(ArgumentError, match="replicates"):
+        load_experiment(str(tiny), is_small=True)
+    tiny.write_text(TINY, encoding="utf-8-sig")
+    assert load_experiment(str(tiny)).seed == 5
+
+
+def test_a_folder_for_results_that_cannot_be_made_is_found_before_the_run(tiny, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("")
+    result = CliRunner().invoke(app, ["coverage", "tiny.toml", "--output", "file/out"])
+    assert isinstance(result.exception, FileError)
+    assert "cannot make file" in str(result.exception)
+    assert not (tmp_path / "nadpvi-coverage").exists()

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from nadpvi.experiments.api import run_experiment
-from nadpvi.experiments.configuration import experiment_names, load_experiment
+from nadpvi.experiments.configuration import load_experiment
+from nadpvi.experiments.finding import experiment_names
 
 KEPT = Path(__file__).parent / "data" / "experiments"
 

@@ -33,6 +33,7 @@ BOTH_SIDES = {
     "nadpvi.experiments.blocks",
     "nadpvi.experiments.configuration",
     "nadpvi.experiments.figures",
+    "nadpvi.experiments.finding",
     "nadpvi.experiments.fits",
     "nadpvi.experiments.methods",
     "nadpvi.experiments.optimum",

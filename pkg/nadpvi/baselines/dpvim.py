@@ -11,7 +11,7 @@ from nadpvi.checks import check_count, check_positive
 from nadpvi.columns import listed
 from nadpvi.containers.posterior import Posterior, model_variables
 from nadpvi.containers.storage import package_versions
-from nadpvi.errors import ArgumentError, StationarityWarning
+from nadpvi.errors import ArgumentError, DivergenceError, StationarityWarning
 from nadpvi.guides import Guide
 from nadpvi.privacy.randomness import check_seed
 
@@ -20,6 +20,7 @@ __all__ = ["Suffix", "dpvim_posterior", "draw_theta", "settled_suffix"]
 Array = NDArray[np.float64]
 
 _SLOPE = 0.05
+_FARTHEST = 1e9  # of an iterate: far beyond any prior, and where draws still have digits
 _NUM_STARTS = 10
 _LEAST_ROWS = 10
 
@@ -167,6 +168,8 @@ def dpvim_posterior(
     ------
     ArgumentError
         If `release` is none of DPVIm's, a setting is out of range, or the trace is too short.
+    DivergenceError
+        If its iterates ran away.
 
     Warns
     -----
@@ -185,6 +188,11 @@ def dpvim_posterior(
     check_count("draws", draws)
     rng = np.random.default_rng(None if seed is None else check_seed("seed", seed))
     description = release.description
+    if np.abs(release.phi).max() > _FARTHEST:
+        raise DivergenceError(
+            f"the run diverged: its iterates reach {np.abs(release.phi).max():.3g}; take smaller steps "
+            "(learning_rate_constant), or more of them."
+        )
     suffix = settled_suffix(release.phi, largest_slope=largest_slope, num_starts=num_starts)
     restless = [
         label for label, flat in zip(description.phi_labels, suffix.is_settled, strict=True) if not flat

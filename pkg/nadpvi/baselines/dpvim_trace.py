@@ -13,17 +13,21 @@ from numpy.typing import NDArray
 
 from nadpvi.checks import check_positive, check_real
 from nadpvi.config import DPVIConfig
-from nadpvi.containers.release_checks import check_finite_steps
+from nadpvi.containers.checksum import with_checksum
+from nadpvi.containers.promise_checks import check_promise, check_run
+from nadpvi.containers.release_checks import check_finite_steps, check_settings
 from nadpvi.containers.storage import HEADER, load_file, to_netcdf, write_bytes
 from nadpvi.description import ModelDescription
 from nadpvi.errors import ArgumentError
 from nadpvi.privacy.guarantee import Guarantee
+from nadpvi.privacy.guarantee_check import check_accounted
 
 __all__ = ["DPVImRelease"]
 
 Array = NDArray[np.float64]
 
-_FORMAT_VERSION = 1
+_FORMAT_VERSION = 2
+_SUMMED_SINCE = 2  # the first version with a checksum
 _KIND = "DPVIm release"
 
 
@@ -75,11 +79,24 @@ class DPVImRelease:
             )
         check_finite_steps("phi", self.phi)
         check_finite_steps("final_phi", self.final_phi[None])
+        check_settings(
+            noise_multiplier=self.noise_multiplier,
+            clip_norm=self.clip_norm,
+            sampling_rate=self.sampling_rate,
+            preconditioner=np.ones(dimension),
+            guarantee=self.guarantee,
+        )
+        check_promise(self.guarantee, description=self.description)
+        check_run(self.guarantee, config=self.config, num_kept=len(self.phi), window_steps=None)
 
     @property
     def is_private(self) -> bool:
         """Whether a differential privacy guarantee stands behind this trace."""
         return self.guarantee.is_private
+
+    def check_guarantee(self) -> None:
+        """Raise `ArgumentError` if the epsilon on record is below what its settings spend: up to seconds."""
+        check_accounted(self.guarantee)
 
     def __repr__(self) -> str:
         steps, dimension = self.phi.shape
@@ -113,7 +130,7 @@ class DPVImRelease:
         FileError
             If the file exists and `overwrite` is false, or cannot be written.
         """
-        return write_bytes(to_netcdf(self.to_dataset()), path, overwrite=overwrite)
+        return write_bytes(to_netcdf(with_checksum(self.to_dataset())), path, overwrite=overwrite)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "DPVImRelease":
@@ -124,7 +141,13 @@ class DPVImRelease:
         FileError
             If the file is missing, foreign or damaged, or holds something else.
         """
-        return load_file(path, kind=_KIND, format_version=_FORMAT_VERSION, build=cls._from_file)
+        return load_file(
+            path,
+            kind=_KIND,
+            format_version=_FORMAT_VERSION,
+            summed_since=_SUMMED_SINCE,
+            build=cls._from_file,
+        )
 
     @classmethod
     def _from_file(cls, data: xr.DataTree, header: dict[str, Any]) -> "DPVImRelease":

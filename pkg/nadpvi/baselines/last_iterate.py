@@ -31,6 +31,8 @@ def last_iterate_posterior(release: Release, *, draws: int = 4000, seed: int | N
     ArgumentError
         If the release has no model, or a setting is out of range.
     """
+    if not isinstance(release, Release):
+        raise ArgumentError(f"release must be a Release (got {type(release).__name__}).")
     check_count("draws", draws)
     description = release.description
     if description is None:

@@ -10,7 +10,7 @@ from scipy import linalg, optimize
 
 from nadpvi.baselines.conjugate import draw_exact_posterior, has_exact_posterior
 from nadpvi.checks import check_count
-from nadpvi.containers.posterior import Posterior, model_variables
+from nadpvi.containers.posterior import PROMISE, Posterior, model_variables
 from nadpvi.description import ModelDescription
 from nadpvi.errors import ArgumentError, NadpviError
 from nadpvi.guides import MeanField
@@ -94,7 +94,10 @@ def non_private_posterior(
             theta = _chains(description, batch, mode=mode, factor=factor, draws=draws, rng=rng)
     return Posterior(
         groups={"posterior": model_variables(description, theta)},
-        settings={"method": f"non_private_{chosen}"},
+        settings={
+            "method": f"non_private_{chosen}",
+            PROMISE: "NOT PRIVATE: it was computed from the records themselves.",
+        },
         guarantee=None,
         description=description,
     )

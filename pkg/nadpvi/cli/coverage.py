@@ -8,11 +8,17 @@ import typer
 
 from nadpvi.cli import options
 from nadpvi.cli.console import print_frame, print_json, print_text, say, warnings_as_lines
-from nadpvi.errors import FileError
 
 __all__ = ["coverage"]
 
-_ONLY_IN_FILES = ("rmse_se", "worst_marginal_rmse", "log_score_se", "accuracy", "null_mean")
+_ONLY_IN_FILES = (
+    "rmse_se",
+    "worst_marginal_rmse",
+    "worst_marginal_null_95",
+    "log_score_se",
+    "accuracy",
+    "null_mean",
+)
 
 
 def coverage(
@@ -44,29 +50,32 @@ def coverage(
     """
     from rich.console import Console
 
-    from nadpvi.experiments.api import run_experiment, write_result
-    from nadpvi.experiments.configuration import experiment_names, load_experiment
+    from nadpvi.experiments.api import make_output_folder, run_experiment, write_result
+    from nadpvi.experiments.configuration import load_experiment
+    from nadpvi.experiments.finding import experiment_names
 
     if name is None:
         for known in experiment_names():
             print_text(known)
         return
     experiment = load_experiment(name, is_small=small)
-    where = folder or Path("nadpvi-coverage") / experiment.name
-    if output is not None and output.exists() and not output.is_dir():
-        raise FileError(f"--output must be a folder, and {output} is a file.")
+    where = folder or Path("nadpvi-coverage") / experiment.folder
+    if output is not None:
+        make_output_folder(output)
     with warnings_as_lines():
         result = run_experiment(
             experiment, folder=where, workers=workers, scheduler=scheduler, console=Console(stderr=True)
         )
-    if output is not None:
-        for path in write_result(result, output):
-            say(f"written: {path}")
     if json:
         print_json(result.to_dict())
     else:
         _print_table(result.table, title=experiment.title)
-    if result.report.failures:
+    if output is not None:
+        for path in write_result(result, output):
+            say(f"written: {path}")
+    for failure in result.failures[len(result.report.failures) :]:
+        say(failure)
+    if result.failures:
         # What succeeded is printed and written; scripts learn that it is not all.
         raise typer.Exit(1)
 

@@ -7,7 +7,7 @@ import typer
 
 from nadpvi.cli import options
 from nadpvi.cli.console import print_frame, print_json, print_text, warnings_as_lines
-from nadpvi.containers.posterior import Posterior
+from nadpvi.containers.posterior import PROMISE, Posterior
 from nadpvi.containers.release import Release
 from nadpvi.containers.storage import file_kind
 from nadpvi.diagnostics.findings import Finding
@@ -118,6 +118,8 @@ def print_posterior(posterior: Posterior, *, as_json: bool, probability: float =
         return
     if posterior.guarantee is not None:
         print_text(posterior.guarantee.sentence())
+    elif PROMISE in posterior.settings:
+        print_text(str(posterior.settings[PROMISE]))
     print_text(f"method: {posterior.settings.get('method')}")
     formats = {name: _FORMATS.get(name, ".3f") for name in table.columns}
     if posterior.settings.get("curvature") == "diagonal" and len(table) > 1:

@@ -32,7 +32,10 @@ from nadpvi.privacy.guarantee import Guarantee
 from nadpvi.privacy.guarantee_check import check_accounted
 from nadpvi.tables import TableLike
 
-__all__ = ["Posterior", "model_variables"]
+__all__ = ["PROMISE", "Posterior", "model_variables"]
+
+# The setting that states a promise in one sentence, where it is not that of a DP-SGD run.
+PROMISE = "promise"
 
 Array = NDArray[np.float64]
 
@@ -78,7 +81,9 @@ class Posterior:
     def __repr__(self) -> str:
         sizes = self.groups["posterior"].sizes
         names = ", ".join(str(name) for name in self.groups["posterior"].data_vars)
-        promise = "no guarantee on record" if self.guarantee is None else self.guarantee.sentence()
+        promise = self.settings.get(PROMISE, "no guarantee on record")
+        if self.guarantee is not None:
+            promise = self.guarantee.sentence()
         return (
             f"<nadpvi.Posterior: {sizes['chain']} chains of {sizes['draw']} draws of {names}; "
             f"method {self.settings.get('method')}. {promise}>"

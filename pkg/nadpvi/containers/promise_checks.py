@@ -13,7 +13,7 @@ from nadpvi.privacy.guarantee import Guarantee
 from nadpvi.privacy.guarantee_check import check_stated
 from nadpvi.privacy.parameters import ONE_PERSON, ONE_RECORD
 
-__all__ = ["check_parts", "check_promise"]
+__all__ = ["check_parts", "check_promise", "check_run"]
 
 
 def check_parts(release: ReleaseParts) -> None:
@@ -38,7 +38,7 @@ def check_parts(release: ReleaseParts) -> None:
     if release.description is not None and release.phi_labels != release.description.phi_labels:
         raise ArgumentError("phi_labels must be those of the description's model and guide.")
     check_promise(release.guarantee, description=release.description)
-    _check_run(
+    check_run(
         release.guarantee,
         config=release.config,
         num_kept=num_steps,
@@ -94,7 +94,7 @@ def check_promise(guarantee: Guarantee | None, *, description: ModelDescription 
     check_stated(guarantee)
 
 
-def _check_run(
+def check_run(
     guarantee: Guarantee | None, *, config: DPVIConfig | None, num_kept: int, window_steps: int | None
 ) -> None:
     """Refuse a guarantee of fewer steps than a release shows, or of other settings than its configuration.

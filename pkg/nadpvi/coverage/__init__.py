@@ -2,7 +2,7 @@
 
 from nadpvi.coverage.calibration import CalibrationTest, calibration_ranks, calibration_test
 from nadpvi.coverage.clamping import choose_upper
-from nadpvi.coverage.draws import score_draws, score_many
+from nadpvi.coverage.draws import interval_coverage, score_draws, score_many
 from nadpvi.coverage.gaussian_optimum import (
     GaussianOptimum,
     PosteriorMoments,
@@ -36,6 +36,7 @@ __all__ = [
     "coverage_rmse_bound",
     "coverage_test",
     "gaussian_mechanism_optimum",
+    "interval_coverage",
     "non_private_moments",
     "score_draws",
     "score_many",

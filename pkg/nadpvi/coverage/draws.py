@@ -19,7 +19,7 @@ from nadpvi.checks import check_count
 from nadpvi.coverage.ranks import MIN_DRAWS, num_held_out, reference_offsets, tarp_ranks
 from nadpvi.errors import ArgumentError
 
-__all__ = ["Seed", "score_draws", "score_many"]
+__all__ = ["interval_coverage", "Seed", "score_draws", "score_many"]
 
 Array = NDArray[np.float64]
 Seed = int | Sequence[int]
@@ -72,7 +72,8 @@ def score_draws(
         ``rank`` (K,): number of draws below the truth, ties at random, 0 to ``num_draws`` (). ``mean``,
         ``sd``, ``z`` = (truth - mean) / sd, ``truth``, ``crps`` [3]_ (smaller is better), ``log_score`` (the
         log density at the truth of the normal distribution with the draws' mean and sd; larger is better) and
-        ``covered_90`` (1 if the truth is between the draws' 5 % and 95 % points, else 0), each (K,).
+        ``covered_90`` (1 if the truth is in the 90 % interval, else 0, and between them where the rank
+        cannot tell: `interval_coverage`), each (K,).
 
     Raises
     ------
@@ -147,10 +148,46 @@ def score_many(
         )
         ranks = _calibration_ranks(draws[part], truth[part], uniforms=uniforms[:, -1, :num_params])
         parts.append(
-            {"joint": joint, "marginal": marginal, "rank": ranks, **_scores(draws[part], truth[part])}
+            {
+                "joint": joint,
+                "marginal": marginal,
+                "rank": ranks,
+                "covered_90": interval_coverage(ranks, num_draws=num_draws),
+                **_scores(draws[part], truth[part]),
+            }
         )
     scores = {name: np.concatenate([piece[name] for piece in parts]) for name in parts[0]}
     return {**scores, "truth": truth.copy(), "num_draws": np.full(num_replicates, float(num_draws))}
+
+
+def interval_coverage(ranks: ArrayLike, *, num_draws: ArrayLike, level: float = 0.9) -> Array:
+    """Return how much of each truth is in the equal-tailed interval that S draws give: 0, 1, or between.
+
+    A truth with r of S draws below it is somewhere in the r-th of S + 1 equal steps of probability, and what
+    counts is the share of its step within the interval. On average that is `level` for a perfect posterior,
+    however few the draws are; between two quantiles of the draws it is ``level (S - 1) / (S + 1)``.
+
+    Parameters
+    ----------
+    ranks : array_like
+        Numbers of draws below the truth.
+    num_draws : array_like
+        S >= 1; broadcasts against `ranks`.
+    level : float
+        In (0, 1).
+
+    Examples
+    --------
+    >>> interval_coverage([0, 1, 2, 10, 19], num_draws=19).round(3).tolist()
+    [0.0, 1.0, 1.0, 1.0, 0.0]
+    >>> interval_coverage([0, 5, 9], num_draws=9).round(3).tolist()
+    [0.5, 1.0, 0.5]
+    """
+    steps = np.asarray(num_draws, dtype=np.float64) + 1.0
+    rank = np.asarray(ranks, dtype=np.float64)
+    low, high = 0.5 * (1.0 - level) * steps, 0.5 * (1.0 + level) * steps
+    share: Array = np.clip(np.minimum(rank + 1.0, high) - np.maximum(rank, low), 0.0, 1.0)
+    return share
 
 
 def _uniforms(seed: Seed, num_references: int, num_params: int) -> Array:
@@ -179,7 +216,6 @@ def _scores(draws: Array, truth: Array) -> dict[str, Array]:
     # Twice this sum over S(S - 1) is the mean distance of two different draws.
     order = 2.0 * np.arange(1, num_draws + 1) - num_draws - 1.0
     half_distance = np.einsum("s,rsk->rk", order, spread) / (num_draws * (num_draws - 1.0))
-    low, high = np.quantile(spread, [0.05, 0.95], axis=1)
     away = truth - mean
     return {
         "mean": mean,
@@ -187,7 +223,6 @@ def _scores(draws: Array, truth: Array) -> dict[str, Array]:
         "z": z,
         "crps": np.abs(spread - away[:, None]).mean(axis=1) - half_distance,
         "log_score": -0.5 * z * z - np.log(sd) - 0.5 * math.log(2.0 * math.pi),
-        "covered_90": ((low <= away) & (away <= high)).astype(np.float64),
     }
 
 

@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from nadpvi.containers.storage import package_versions, write_bytes
-from nadpvi.errors import NadpviError
+from nadpvi.containers.storage import as_path, package_versions, write_bytes
+from nadpvi.errors import FileError, NadpviError
 from nadpvi.experiments.configuration import Experiment
 from nadpvi.experiments.figures import draw_figures
 from nadpvi.experiments.fits import gradient_fits
 from nadpvi.experiments.methods import LABELS
 from nadpvi.experiments.runner import run_tasks
-from nadpvi.experiments.tables import collect, curves, summary_table
+from nadpvi.experiments.tables import collect, curves, method_failures, summary_table
 from nadpvi.experiments.tasks import RunReport
 from nadpvi.experiments.work import run_block
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["ExperimentResult", "run_experiment", "write_result"]
+__all__ = ["ExperimentResult", "make_output_folder", "run_experiment", "write_result"]
 
 _DIGITS = 6
 
@@ -42,7 +42,7 @@ class ExperimentResult:
     curves, fits : list of dict
         What the figures draw.
     report : RunReport
-        Failures, warnings and durations.
+        Failed tasks, warnings and durations.
     """
 
     experiment: Experiment
@@ -50,6 +50,11 @@ class ExperimentResult:
     curves: list[dict[str, Any]]
     fits: list[dict[str, Any]]
     report: RunReport
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """A line for each task that failed, and for each method that failed in a task that went on."""
+        return (*(str(failure) for failure in self.report.failures), *method_failures(self.report))
 
     def to_dict(self) -> dict[str, Any]:
         """Return all that is worth keeping as JSON types."""
@@ -60,7 +65,7 @@ class ExperimentResult:
             "rows": rows,
             "curves": self.curves,
             "fits": self.fits,
-            "failures": [str(failure) for failure in self.report.failures],
+            "failures": list(self.failures),
             "warnings": self.report.warnings,
             "processor_seconds": round(sum(self.report.task_seconds.values()), 1),
             "seconds_of_the_last_run": round(self.report.seconds, 1),
@@ -111,6 +116,24 @@ def run_experiment(
     )
 
 
+def make_output_folder(folder: str | os.PathLike[str]) -> Path:
+    """Return a folder for results, made if need be.
+
+    Raises
+    ------
+    FileError
+        If it cannot be made or written to.
+    """
+    where = as_path(folder, name="output")
+    try:
+        where.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(f"--output: cannot make {where}: {error.strerror}.") from None
+    if not os.access(where, os.W_OK | os.X_OK):
+        raise FileError(f"--output: {where} is not writable; choose another folder.")
+    return where
+
+
 def write_result(result: ExperimentResult, folder: str | os.PathLike[str]) -> tuple[Path, ...]:
     """Write ``NAME.json``, ``NAME.csv``, figures and ``NAME.md`` into `folder`, replacing older ones.
 
@@ -119,8 +142,7 @@ def write_result(result: ExperimentResult, folder: str | os.PathLike[str]) -> tu
     FileError
         If the folder or a file cannot be written.
     """
-    where, name = Path(folder), result.experiment.name
-    where.mkdir(parents=True, exist_ok=True)
+    where, name = make_output_folder(folder), result.experiment.name
     content = result.to_dict()
     figures = draw_figures(result.curves, result.fits, title=result.experiment.title)
     files = {
@@ -142,17 +164,17 @@ _CAPTIONS = {
 def _page(result: ExperimentResult, content: Mapping[str, Any], *, figures: Sequence[str]) -> str:
     """Return the page of an experiment: what was expected, what came out, the table, how to make it again."""
     experiment = result.experiment
-    failed = len(result.report.failures)
+    failed = len(result.failures)
     lines = [
         f"# {experiment.title}",
-        f"**Expected.** {_flowing(experiment.expected)}",
+        f"**Expected.** {_flowing(experiment.expected) or 'Nothing was written down.'}",
         f"**Found.** {_flowing(experiment.found) or 'Not written yet.'}",
-        *(f"![{_CAPTIONS[suffix]}]({experiment.name}{suffix}.svg)" for suffix in figures),
+        *(f"![{_CAPTIONS[suffix]}](<{experiment.name}{suffix}.svg>)" for suffix in figures),
         _markdown(result.table),
         f"Again: `{experiment.command} --workers 2 --output docs/results`. "
         f"Seed {experiment.seed}; "
         f"{content['processor_seconds']:,.0f} s of work in all"
-        + (f"; {failed} tasks failed" if failed else "")
+        + (f"; {failed} tasks or methods in them failed" if failed else "")
         + f". Settings, versions and curves are in `{experiment.name}.json`.",
     ]
     return "\n\n".join(lines) + "\n"

@@ -1,28 +1,42 @@
 """What an experiment is: a TOML file, checked, and cut into tasks."""
 
 import dataclasses
+import shlex
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from hashlib import sha256
 from typing import Any
 
-import nadpvi
 from nadpvi.checks import check_count
 from nadpvi.config import DPVIConfig
 from nadpvi.coverage.ranks import MIN_DRAWS
 from nadpvi.errors import ArgumentError, FileError, NadpviError
+from nadpvi.experiments.finding import find_experiment
 from nadpvi.experiments.methods import METHODS
 from nadpvi.experiments.sources import check_source
 from nadpvi.experiments.tasks import Task
+from nadpvi.inference.api import check_inference
 from nadpvi.privacy.budget import PrivacyBudget
 from nadpvi.privacy.randomness import check_seed
 
-__all__ = ["Arm", "Experiment", "experiment_names", "find_experiment", "load_experiment"]
+__all__ = ["Arm", "Experiment", "load_experiment"]
 
-_ARM_KEYS = {"settings", "epsilon", "methods", "replicates", "block", "draws", "warmup", "infer", "source"}
+_ARM_KEYS = {
+    "settings",
+    "label",
+    "epsilon",
+    "methods",
+    "replicates",
+    "block",
+    "draws",
+    "warmup",
+    "infer",
+    "source",
+}
 _ARM_KINDS: tuple[tuple[str, type, str], ...] = (
     ("settings", str, "the name of a table under settings"),
+    ("label", str, "a text"),
     ("methods", list, 'a list of names, such as ["exact"]'),
     ("infer", dict, "a table of arguments"),
     ("source", dict, "a table of arguments"),
@@ -50,7 +64,7 @@ class Arm:
     Attributes
     ----------
     label : str
-        The settings' name and epsilon.
+        The settings' name, the arm's own label if it has one, and epsilon.
     settings : mapping
         Arguments of `nadpvi.DPVIConfig`.
     epsilon, delta : float
@@ -93,6 +107,8 @@ class Experiment:
     ----------
     name : str
         Name of its file; of the small version with ``-small`` behind it.
+    folder : str
+        What the folder of its finished tasks is called.
     command : str
         What runs it.
     title, expected, found : str
@@ -105,6 +121,7 @@ class Experiment:
     """
 
     name: str
+    folder: str
     command: str
     title: str
     expected: str
@@ -128,35 +145,6 @@ class Experiment:
             yield Task(name=f"{number:02d}-{first:06d}", settings=settings, seed=(self.seed,))
 
 
-def _folders() -> tuple[Path, ...]:
-    """Return where experiments lie: in an installed package, and in a checkout."""
-    package = Path(nadpvi.__file__).parent
-    return package / "experiments" / "files", package.parents[1] / "benchmarks" / "experiments"
-
-
-def experiment_names() -> tuple[str, ...]:
-    """Return the names of the experiments that come with nadpvi."""
-    return tuple(sorted({path.stem for folder in _folders() for path in folder.glob("*.toml")}))
-
-
-def find_experiment(name: str) -> Path:
-    """Return the file of an experiment: a path to one, or a name from `experiment_names`.
-
-    Raises
-    ------
-    FileError
-        If there is none.
-    """
-    if name.endswith(".toml"):
-        if Path(name).is_file():
-            return Path(name)
-        raise FileError(f"{name}: no such experiment file.")
-    for folder in _folders():
-        if (folder / f"{name}.toml").is_file():
-            return folder / f"{name}.toml"
-    raise FileError(f"no experiment is called {name!r}: choose from {', '.join(experiment_names())}.")
-
-
 def load_experiment(name: str, *, is_small: bool = False) -> Experiment:
     """Return an experiment by name or path.
 
@@ -177,7 +165,7 @@ def load_experiment(name: str, *, is_small: bool = False) -> Experiment:
     """
     path = find_experiment(name)
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        data = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise FileError(f"{path.name}: cannot be read as TOML: {error}.") from None
     try:
@@ -185,8 +173,13 @@ def load_experiment(name: str, *, is_small: bool = False) -> Experiment:
     except NadpviError as error:
         raise ArgumentError(f"{path.name}: {error}") from None
     flag = " --small" if is_small else ""
+    # Files of one stem in two places are two experiments, each with a folder of its own.
+    own = f"-{sha256(str(path.resolve()).encode()).hexdigest()[:8]}" if name.endswith(".toml") else ""
     return dataclasses.replace(
-        made, name=path.stem + flag.replace(" -", ""), command=f"nadpvi coverage {name}{flag}"
+        made,
+        name=path.stem + flag.replace(" -", ""),
+        folder=path.stem + own + flag.replace(" -", ""),
+        command=f"nadpvi coverage {shlex.quote(name)}{flag}",
     )
 
 
@@ -204,8 +197,10 @@ def _experiment(name: str, data: dict[str, Any], *, is_small: bool) -> Experimen
     small = data.get("small", {}) if is_small else {}
     _refuse_unknown("small", small, {"replicates", "draws", "warmup", "settings", "block", "epsilon"})
     arms = [arm for entry in data["arms"] for arm in _arms(entry, data=data, small=small)]
+    _check_labels(arms)
     return Experiment(
         name=name,
+        folder=name,
         command="",
         title=str(data["title"]),
         expected=str(data.get("expected", "")).strip(),
@@ -230,14 +225,21 @@ def _arms(entry: dict[str, Any], *, data: dict[str, Any], small: dict[str, Any])
     if label not in data["settings"]:
         raise ArgumentError(f"settings {label!r} are not defined: choose from {sorted(data['settings'])}.")
     values = {"draws": data.get("draws", 1000), "warmup": 1000, "block": 50, **entry, **small}
-    values["replicates"] = min(entry["replicates"], small.get("replicates", entry["replicates"]))
+    whole = check_count("replicates", entry["replicates"])
+    values["replicates"] = min(whole, check_count("replicates", small.get("replicates", whole)))
     settings = {**data["settings"][label], **small.get("settings", {})}
-    _checked_config(settings)
-    source = {**data["source"], **entry.get("source", {})}
+    config = _checked_config(settings)
+    source = dict(entry.get("source", {}))
+    if source.get("kind", data["source"].get("kind")) == data["source"].get("kind"):
+        source = {**data["source"], **source}
     check_source(source)
     _check_methods(entry["methods"])
     inference = entry.get("infer", {})
     _refuse_unknown("infer", inference, _INFER_KEYS)
+    if inference.get("burn_in") == "auto":
+        raise ArgumentError('burn_in must be a number here: "auto" looks at each release by itself.')
+    check_inference(num_steps=config.num_steps, method="exact", **inference)
+    own = f", {entry['label']}" if "label" in entry else ""
     counts = {key: check_count(key, values[key]) for key in ("replicates", "block", "draws", "warmup")}
     if counts["draws"] < MIN_DRAWS:
         raise ArgumentError(f"draws must be at least {MIN_DRAWS} to be scored (got {counts['draws']}).")
@@ -247,7 +249,7 @@ def _arms(entry: dict[str, Any], *, data: dict[str, Any], small: dict[str, Any])
     for epsilon in values["epsilon"]:
         budget = PrivacyBudget(epsilon=epsilon, delta=data.get("delta", 1e-5))
         yield Arm(
-            label=f"{label}, epsilon {epsilon:g}",
+            label=f"{label}{own}, epsilon {budget.epsilon:.12g}",
             settings=settings,
             epsilon=budget.epsilon,
             delta=budget.delta,
@@ -256,6 +258,17 @@ def _arms(entry: dict[str, Any], *, data: dict[str, Any], small: dict[str, Any])
             infer=dict(inference),
             **counts,
         )
+
+
+def _check_labels(arms: Sequence[Arm]) -> None:
+    """Raise if arms that simulate or infer differently would be told apart by nothing."""
+    seen: dict[str, Arm] = {}
+    for arm in arms:
+        first = seen.setdefault(arm.label, arm)
+        if any(getattr(arm, name) != getattr(first, name) for name in ("settings", "source", "infer")):
+            raise ArgumentError(
+                f"two arms are called {arm.label!r} and differ in source or infer: give each its own label."
+            )
 
 
 def _check_kind(name: str, value: object, kind: type, what: str) -> None:

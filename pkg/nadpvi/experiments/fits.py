@@ -1,5 +1,6 @@
 """What the post-processing model reads in a trace: gradients against iterates, and the line through them."""
 
+import contextlib
 import warnings
 from collections.abc import Container
 from typing import Any
@@ -8,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nadpvi.containers.release import Release
-from nadpvi.errors import InferenceWarning
+from nadpvi.errors import InferenceWarning, NadpviError
 from nadpvi.experiments.blocks import Block
 from nadpvi.experiments.configuration import Experiment
 from nadpvi.gradient_model.sums import DEFAULT_BURN_IN, window_start
@@ -35,21 +36,25 @@ def gradient_fits(experiment: Experiment, *, done: Container[str]) -> list[dict[
     ----------
     experiment : Experiment
     done : container of str
-        Names of the tasks that succeeded; settings whose first task did not are left out.
+        Names of the tasks that succeeded; settings whose first task did not are left out, and so are those
+        whose release cannot be fitted.
     """
     tasks = {task.name: task for task in experiment.tasks()}
     found: dict[str, dict[str, Any]] = {}
     for number, arm in enumerate(experiment.arms):
         task = tasks[f"{number:02d}-{0:06d}"]
-        if arm.label not in found and task.name in done:
-            block = Block({**task.settings, "count": 1}, seed=task.seed[0])
+        if arm.label in found or task.name not in done:
+            continue
+        block = Block({**task.settings, "count": 1}, seed=task.seed[0])
+        # A figure that cannot be drawn must not cost the numbers.
+        with contextlib.suppress(NadpviError):
             found[arm.label] = {"settings": arm.label, "coordinates": _coordinates(block)}
     return list(found.values())
 
 
 def _coordinates(block: Block) -> list[dict[str, Any]]:
     """Return the fitted coordinates of a block's only release."""
-    (release,) = block.releases
+    (release,) = block.releases_of(block.config(keep="trace", burn_in=DEFAULT_BURN_IN, thin=1))
     inference = block.inference_of([release])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InferenceWarning)

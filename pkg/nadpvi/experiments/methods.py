@@ -1,6 +1,5 @@
 """The posteriors that an experiment compares, each as draws of theta for every table of a block."""
 
-import dataclasses
 import warnings
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
@@ -22,14 +21,12 @@ from nadpvi.baselines import (
     true_statistics,
 )
 from nadpvi.baselines.sufficient_statistics.gibbs import NoiseKind
-from nadpvi.columns import CountColumn, RealColumn
 from nadpvi.containers.posterior import Posterior
 from nadpvi.errors import InferenceWarning
 from nadpvi.experiments.blocks import Block
 from nadpvi.inference.api import infer
 from nadpvi.inference.many import exact_theta
 from nadpvi.models.base import ExponentialFamily
-from nadpvi.schema import Schema
 
 __all__ = ["LABELS", "METHODS", "Method"]
 
@@ -154,20 +151,17 @@ def _dpvim(block: Block, child: int) -> Array:
 def _noisy_statistics(noise: NoiseKind) -> Draw:
     """Return Bernstein and Sheldon's method: all sufficient statistics released once, then Gibbs sampling.
 
-    Outcomes that are summed are clamped to the bound at which the Gaussian mechanism does best.
+    Records are clamped to the source's own bounds for it; a regression's predictors have known moments.
     """
 
     def draws(block: Block, child: int) -> Array:
         setting = block.setting
-        schema = setting.schema
-        if setting.optimum_upper is not None:
-            (column,) = (schema[name] for name in schema.names)
-            upper = setting.optimum_upper
-            assert isinstance(column, RealColumn | CountColumn)  # what has a bound to choose
-            whole = int(upper) if isinstance(column, CountColumn) else upper
-            schema = Schema(columns=(dataclasses.replace(column, upper=whole),))  # type: ignore[arg-type]
-        relation = block.budget.neighbouring_relation
-        family = make_statistics_family(setting.model, schema, neighbouring_relation=relation)
+        family = make_statistics_family(
+            setting.model,
+            setting.statistics_schema or setting.schema,
+            neighbouring_relation=block.budget.neighbouring_relation,
+            moments=setting.moments,
+        )
         mechanism = make_statistics_mechanism(family, privacy=block.budget, noise=noise)
         rng = block.generator(0, child=child)
         has_features = bool(block.tables[0].records.x.shape[1])

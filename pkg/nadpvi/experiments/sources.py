@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from nadpvi.baselines.sufficient_statistics.predictors import PredictorMoments, gaussian_moments
 from nadpvi.checks import check_count
 from nadpvi.datasets import ADULT_PREDICTORS, adult_schema, load_adult
 from nadpvi.encoding import encode_features, encode_outcome
-from nadpvi.errors import ArgumentError
+from nadpvi.errors import ArgumentError, NadpviError
 from nadpvi.made_up import prior_draws
 from nadpvi.models import (
     BernoulliBeta,
@@ -62,6 +63,10 @@ class Setting:
         Public bound of a summed outcome for the noisy statistics that a posterior is held against:
         `nadpvi.coverage.clamping.choose_upper` finds a good one for a prior, N and a budget. Without it sums
         are bounded as the schema says, and no optimum is worked out.
+    statistics_schema : Schema, optional
+        Tighter public bounds for noisy statistics, to which records are clamped; `schema` when omitted.
+    moments : PredictorMoments, optional
+        The moments of a regression's features, known because they are simulated; public for its rivals.
     """
 
     model: Any
@@ -69,6 +74,8 @@ class Setting:
     num_records: int
     make: Callable[["Setting", Sequence[int]], list[SimulatedTable]]
     optimum_upper: float | None = None
+    statistics_schema: Schema | None = None
+    moments: PredictorMoments | None = None
 
 
 def _schema(name: str, **column: Any) -> Schema:
@@ -132,13 +139,15 @@ def _exponential(
     optimum_upper: float | None = None,
 ) -> Setting:
     model = ExponentialGamma(outcome="wait", prior_shape=prior_shape, prior_rate=prior_rate)
-    schema = _schema("wait", kind="real", lower=0.0, upper=upper)
     return Setting(
         model=model,
-        schema=schema,
+        schema=_schema("wait", kind="real", lower=0.0, upper=upper),
         num_records=num_records,
         make=_conjugate,
-        optimum_upper=optimum_upper,
+        optimum_upper=_checked_upper(optimum_upper, upper=upper),
+        statistics_schema=(
+            None if optimum_upper is None else _schema("wait", kind="real", lower=0.0, upper=optimum_upper)
+        ),
     )
 
 
@@ -156,8 +165,20 @@ def _poisson(
         schema=_schema("visits", kind="count", upper=upper),
         num_records=num_records,
         make=_conjugate,
-        optimum_upper=optimum_upper,
+        optimum_upper=_checked_upper(optimum_upper, upper=upper),
+        statistics_schema=(
+            None if optimum_upper is None else _schema("visits", kind="count", upper=optimum_upper)
+        ),
     )
+
+
+def _checked_upper(optimum_upper: float | None, *, upper: float) -> float | None:
+    """Return the bound of the noisy statistics, or raise where records cannot reach it."""
+    if optimum_upper is not None and not 0.0 < optimum_upper <= upper:
+        raise ArgumentError(
+            f"optimum_upper must be above 0 and at most upper, {upper:g} (got {optimum_upper:g})."
+        )
+    return optimum_upper
 
 
 def _linear(
@@ -169,12 +190,21 @@ def _linear(
     prior_shape: float = 20.0,
     prior_scale: float = 0.5,
     prior_sd: float = 2.0,
+    statistics_bound: float | None = None,
+    statistics_outcome_bound: float | None = None,
 ) -> Setting:
-    """Return the regression of the paper's section 4.3: standard normal predictors, in their own unit."""
+    """Return the regression of the paper's section 4.3: standard normal predictors, in their own unit.
+
+    Its rivals that release noisy statistics know the predictors' moments, and clamp to bounds of their own.
+    """
     names = [f"x{i}" for i in range(1, num_predictors + 1)]
-    predictor = {"kind": "real", "lower": -bound, "upper": bound, "feature_range": [-bound, bound]}
-    outcome = {"kind": "real", "lower": -outcome_bound, "upper": outcome_bound}
-    schema = Schema.from_dict({"columns": {**dict.fromkeys(names, predictor), "y": outcome}})
+
+    def schema_of(bound: float, outcome_bound: float) -> Schema:
+        predictor = {"kind": "real", "lower": -bound, "upper": bound, "feature_range": [-bound, bound]}
+        outcome = {"kind": "real", "lower": -outcome_bound, "upper": outcome_bound}
+        return Schema.from_dict({"columns": {**dict.fromkeys(names, predictor), "y": outcome}})
+
+    is_random = np.append(0.0, np.ones(num_predictors))
 
     def features(rng: np.random.Generator) -> Array:
         x = np.ones((num_records, num_predictors + 1))
@@ -185,9 +215,11 @@ def _linear(
         model=LinearRegression(
             outcome="y", prior_shape=prior_shape, prior_scale=prior_scale, prior_sd=prior_sd
         ),
-        schema=schema,
+        schema=schema_of(bound, outcome_bound),
         num_records=num_records,
         make=functools.partial(_regression_tables, features=features),
+        statistics_schema=schema_of(statistics_bound or bound, statistics_outcome_bound or outcome_bound),
+        moments=gaussian_moments(1.0 - is_random, np.diag(is_random)),
     )
 
 
@@ -243,7 +275,7 @@ def check_source(source: Mapping[str, Any]) -> None:
     ArgumentError
     """
     kind = source.get("kind")
-    if kind not in SOURCES:
+    if not isinstance(kind, str) or kind not in SOURCES:
         raise ArgumentError(f"source needs a kind among {sorted(SOURCES)} (got {kind!r}).")
     known = SOURCES[kind].__kwdefaults__ or {}
     unknown = sorted(set(source) - {"kind", *known})
@@ -251,6 +283,13 @@ def check_source(source: Mapping[str, Any]) -> None:
         raise ArgumentError(f"a source of kind {kind!r} has no {unknown[0]!r}: it knows {sorted(known)}.")
     if "num_records" in source:
         check_count("num_records", source["num_records"])
+    if not kind.endswith("adult"):  # those have no arguments, and a file to read
+        try:
+            make_setting(source)
+        except NadpviError:
+            raise
+        except (TypeError, ValueError, OverflowError) as error:
+            raise ArgumentError(f"a source of kind {kind!r} cannot be made: {error}.") from None
 
 
 def make_setting(source: Mapping[str, Any]) -> Setting:

@@ -14,11 +14,12 @@ from nadpvi.coverage import (
     coverage_rmse,
     coverage_rmse_bound,
     coverage_test,
+    interval_coverage,
 )
 from nadpvi.experiments.configuration import Arm, Experiment
 from nadpvi.experiments.tasks import RunReport
 
-__all__ = ["ArmScores", "collect", "curves", "summary_table"]
+__all__ = ["ArmScores", "collect", "curves", "method_failures", "summary_table"]
 
 Array = NDArray[np.float64]
 
@@ -30,72 +31,92 @@ _MOST_MARGINALS = 12  # more curves than that nobody can tell apart in one panel
 class ArmScores(NamedTuple):
     """All scores of one method in one arm: arrays with a row for each replicate, and wall seconds in all.
 
-    ``joint`` is the test of joint coverage, None where the truth is not known or tables are too few.
+    ``replicates`` are the numbers of the tables that were scored. ``joint`` is the test of joint coverage,
+    None where the truth is not known or tables are too few.
     """
 
     arm: Arm
     method: str
+    replicates: NDArray[np.int64]
     scores: dict[str, Array]
     seconds: float
     joint: CoverageTest | None
 
 
 def collect(experiment: Experiment, report: RunReport) -> list[ArmScores]:
-    """Return the scores of every arm and method, blocks in order; arms without results are left out."""
+    """Return the scores of every arm and method, blocks in order; what has no results is left out."""
     found = []
     for number, arm in enumerate(experiment.arms):
-        blocks = [arrays for name, arrays in report.results.items() if name.startswith(f"{number:02d}-")]
-        found += [_joined(arm, method, blocks) for method in arm.methods if blocks]
+        for method in arm.methods:
+            blocks = {
+                int(name.partition("-")[2]): arrays
+                for name, arrays in report.results.items()
+                if name.startswith(f"{number:02d}-") and f"{method}__seconds" in arrays
+            }
+            if blocks:
+                found.append(_joined(arm, method, blocks))
     return found
 
 
-def _joined(arm: Arm, method: str, blocks: Sequence[Mapping[str, Array]]) -> ArmScores:
-    """Return one method's arrays of several blocks as one."""
+def method_failures(report: RunReport) -> tuple[str, ...]:
+    """Return a line for each method that failed in a task that went on without it."""
+    return tuple(
+        f"task {name}, method {key.removesuffix('__failure')}: {arrays[key]}"
+        for name, arrays in report.results.items()
+        for key in arrays
+        if key.endswith("__failure")
+    )
+
+
+def _joined(arm: Arm, method: str, blocks: Mapping[int, Mapping[str, Array]]) -> ArmScores:
+    """Return one method's arrays of several blocks as one; blocks by the number of their first table."""
     prefix = f"{method}__"
-    names = [name.removeprefix(prefix) for name in blocks[0] if name.startswith(prefix)]
-    scores = {
-        name: np.concatenate([block[prefix + name] for block in blocks])
-        for name in names
-        if name != "seconds"
-    }
-    seconds = float(sum(block[f"{prefix}seconds"] for block in blocks))
+    parts = [
+        {key.removeprefix(prefix): value for key, value in block.items() if key.startswith(prefix)}
+        for block in blocks.values()
+    ]
+    scores = {name: np.concatenate([part[name] for part in parts]) for name in parts[0] if name != "seconds"}
+    replicates = [first + np.arange(len(part["sd"])) for first, part in zip(blocks, parts, strict=True)]
+    seconds = float(sum(part["seconds"] for part in parts))
     ranks = scores.get("joint", ())
     joint = coverage_test(ranks, seed=_TEST_SEED) if len(ranks) >= MIN_REPLICATES else None
-    return ArmScores(arm, method, scores, seconds, joint)
+    return ArmScores(arm, method, np.concatenate(replicates), scores, seconds, joint)
 
 
 def summary_table(scores: Sequence[ArmScores]) -> pd.DataFrame:
     """Return one row for each arm and method.
 
-    Where the truth is known: ``rmse`` of joint coverage (Eq. 15) with its standard error and what a perfect
-    posterior has on average and at most in 95 % of experiments of as many tables; ``worst_marginal_rmse``,
-    the largest of a single parameter, and what that is at most in 95 % of experiments; mean and sd of z,
-    truth minus posterior mean over posterior sd; the share of 90 % intervals that hold the truth; the median
-    posterior sd, by itself and over those of the non-private posterior and of the Gaussian mechanism's
-    optimum on the same tables; mean CRPS and log score. Else: the mean scores of predictions, with the
-    standard error of the log score, ``z_dp`` of the coefficients whose sd is above the non-private one, and
-    ``sd_above``, the share of those.
+    ``failed`` is how many of the arm's tables a method, or the whole task, failed on: they are in no other
+    number of the row. Where the truth is known: ``rmse`` of joint coverage (Eq. 15) with its standard error
+    and what a perfect posterior has on average and at most in 95 % of experiments of as many tables;
+    ``worst_marginal_rmse``, the largest of a single parameter, and what that is at most in 95 % of
+    experiments; mean and sd of z, truth minus posterior mean over posterior sd; the share of 90 % intervals
+    that hold the truth; the median posterior sd, by itself and over those of the non-private posterior and of
+    the Gaussian mechanism's optimum on the same tables; mean CRPS and log score. Else: the mean scores of
+    predictions, with the standard error of the log score, ``z_dp`` of the coefficients whose sd is above the
+    non-private one, and ``sd_above``, the share of those.
     """
     rows = []
     for one in scores:
         head = {"settings": one.arm.name, "method": one.method}
-        peers = {other.method: other.scores for other in scores if other.arm is one.arm and other is not one}
+        peers = {other.method: other for other in scores if other.arm is one.arm and other is not one}
         rows.append({**head, **(_truth_row(one, peers) if "joint" in one.scores else _prediction_row(one))})
     return pd.DataFrame(rows)
 
 
-def _truth_row(one: ArmScores, peers: Mapping[str, Mapping[str, Array]]) -> dict[str, Any]:
+def _truth_row(one: ArmScores, peers: Mapping[str, ArmScores]) -> dict[str, Any]:
     """Return the figures of a method whose truth is known."""
     scores = one.scores
     num_tables = len(scores["joint"])
     return {
         "tables": num_tables,
+        "failed": one.arm.replicates - num_tables,
         **_coverage(one.joint, scores["marginal"]),
         "z_mean": scores["z"].mean(),
         "z_sd": scores["z"].std(),
-        "coverage_90": scores["covered_90"].mean(),
+        "coverage_90": interval_coverage(scores["rank"], num_draws=scores["num_draws"][:, None]).mean(),
         "median_sd": np.median(scores["sd"]),
-        **_sharpness(scores, peers),
+        **_sharpness(one, peers),
         "crps": scores["crps"].mean(),
         "log_score": scores["log_score"].mean(),
         "seconds_per_table": one.seconds / num_tables,
@@ -128,14 +149,17 @@ def _coverage(joint: CoverageTest | None, marginal_ranks: Array) -> dict[str, fl
     }
 
 
-def _sharpness(scores: Mapping[str, Array], peers: Mapping[str, Mapping[str, Array]]) -> dict[str, float]:
+def _sharpness(one: ArmScores, peers: Mapping[str, ArmScores]) -> dict[str, float]:
     """Return the median ratios of sds to those of the limits on the same tables."""
-    limits = {}
+    sd, found = one.scores["sd"], {}
     if "non_private" in peers:
-        limits["sd_over_non_private"] = peers["non_private"]["sd"]
-    if "optimum_sd" in scores:
-        limits["sd_over_optimum"] = scores["optimum_sd"]
-    return {name: float(np.median(scores["sd"] / limit)) for name, limit in limits.items()}
+        limit = peers["non_private"]
+        _, mine, theirs = np.intersect1d(one.replicates, limit.replicates, return_indices=True)
+        if mine.size:
+            found["sd_over_non_private"] = float(np.median(sd[mine] / limit.scores["sd"][theirs]))
+    if "optimum_sd" in one.scores:
+        found["sd_over_optimum"] = float(np.median(sd / one.scores["optimum_sd"]))
+    return found
 
 
 def _prediction_row(one: ArmScores) -> dict[str, Any]:
@@ -144,6 +168,7 @@ def _prediction_row(one: ArmScores) -> dict[str, Any]:
     num_runs = len(scores["log_score"])
     return {
         "runs": num_runs,
+        "failed": one.arm.replicates - num_runs,
         "log_score": scores["log_score"].mean(),
         "log_score_se": scores["log_score"].std(ddof=1) / np.sqrt(num_runs) if num_runs > 1 else np.nan,
         "brier": scores["brier"].mean(),

@@ -6,8 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nadpvi.coverage import score_many
+from nadpvi.errors import NadpviError
 from nadpvi.experiments.blocks import Block
-from nadpvi.experiments.methods import METHODS
+from nadpvi.experiments.methods import METHODS, Method
 from nadpvi.experiments.optimum import optimum_sd
 from nadpvi.experiments.predictions import score_predictions
 from nadpvi.experiments.tasks import Task
@@ -22,7 +23,8 @@ def run_block(task: Task) -> dict[str, Array]:
 
     A pure function of the task. Where the truth is known they are those of `nadpvi.coverage.score_many`, else
     those of predictions on test rows. ``method__seconds`` is wall time by itself, () each, the making of the
-    releases counted with the first method that needs them.
+    releases counted with the first method that needs them. A method that fails costs itself alone: it leaves
+    ``method__failure``, one line, () each. Should all fail, so does the task.
 
     Parameters
     ----------
@@ -32,23 +34,33 @@ def run_block(task: Task) -> dict[str, Array]:
     block = Block(task.settings, seed=task.seed[0])
     limit = optimum_sd(block)
     found: dict[str, Array] = {}
-    for name in task.settings["methods"]:
-        method = METHODS[name]
-        start = time.perf_counter()
-        draws = method.draw(block, method.child)
-        seconds = time.perf_counter() - start
-        if block.tables[0].theta is None:
-            scores = score_predictions(draws, block)
-        else:
-            scores = score_many(
-                draws,
-                block.theta,
-                seeds=block.seeds,
-                num_references=task.settings["references"],
-                reference_centre=block.mean_locations if method.reads_release else None,
-            )
-            if limit is not None:
-                scores["optimum_sd"] = limit
+    names = task.settings["methods"]
+    for number, name in enumerate(names):
+        try:
+            scores = _run_method(METHODS[name], block, references=task.settings["references"], limit=limit)
+        except NadpviError as error:
+            if number == len(names) - 1 and not any(key.endswith("__seconds") for key in found):
+                raise
+            scores = {"failure": np.asarray(f"{type(error).__name__}: {' '.join(str(error).split())}")}
         found |= {f"{name}__{key}": np.asarray(value) for key, value in scores.items()}
-        found[f"{name}__seconds"] = np.asarray(seconds)
     return found
+
+
+def _run_method(method: Method, block: Block, *, references: int, limit: Array | None) -> dict[str, Array]:
+    """Return the scores of one method on a block, and its seconds."""
+    start = time.perf_counter()
+    draws = method.draw(block, method.child)
+    seconds = time.perf_counter() - start
+    if block.tables[0].theta is None:
+        scores = score_predictions(draws, block)
+    else:
+        scores = score_many(
+            draws,
+            block.theta,
+            seeds=block.seeds,
+            num_references=references,
+            reference_centre=block.mean_locations if method.reads_release else None,
+        )
+        if limit is not None:
+            scores["optimum_sd"] = limit
+    return {**scores, "seconds": np.asarray(seconds)}

@@ -85,7 +85,8 @@ class StatisticsGuarantee:
         return (
             f"{change} changes the probability of any released statistics by at most a factor "
             f"exp({self.epsilon:.6g}) plus {self.delta:g} ({run}; assumed public: "
-            f"{', '.join(self.assumed_public)})."
+            f"{', '.join(self.assumed_public)}; this covers one release, the budgets of further ones on the "
+            "same records add up, and a person with several records is protected only record by record)."
         )
 
 

@@ -15,15 +15,21 @@ from nadpvi.baselines.sufficient_statistics.release import (
     describe,
     make_statistics_family,
 )
-from nadpvi.errors import ArgumentError, DataError, PrivacyError
+from nadpvi.checks import check_count
+from nadpvi.design import Design
+from nadpvi.errors import ArgumentError, DataError, PrivacyError, SchemaError
 from nadpvi.models import Model
 from nadpvi.privacy.accounting_gaussian import gaussian_epsilon
 from nadpvi.privacy.budget import PrivacyBudget
 from nadpvi.privacy.discreteness import discreteness_cost
+from nadpvi.privacy.guarantee import Guarantee
+from nadpvi.privacy.guarantee_maker import make_guarantee
 from nadpvi.privacy.laplace import draw_discrete_laplace
+from nadpvi.privacy.ledger import Ledger
 from nadpvi.privacy.noise import GRID_UNITS, DiscreteGaussianNoise
 from nadpvi.privacy.parameters import REPLACE_ONE
 from nadpvi.privacy.randomness import check_seed
+from nadpvi.private.curator import check_ledger
 from nadpvi.private.records import Records, make_records
 from nadpvi.schema import Schema
 from nadpvi.tables import TableLike
@@ -47,6 +53,8 @@ def release_statistics(
     beyond: BeyondBounds = "clamp",
     moments: PredictorMoments | None = None,
     insecure_seed: int | None = None,
+    ledger: Ledger | None = None,
+    label: str = "noisy statistics",
 ) -> StatisticsRelease:
     """Return one release of a table's sufficient statistics, noised once as a whole.
 
@@ -80,17 +88,24 @@ def release_statistics(
         Public moments of a regression's features.
     insecure_seed : int, optional
         For simulations.
+    ledger : Ledger, optional
+        The data set's ledger, in which the release is reserved before the table is read. For Gaussian noise
+        alone: pure epsilon is not composed with other runs there.
+    label : str
+        Name of this release in the ledger.
 
     Raises
     ------
     ArgumentError, SchemaError
         If the model, the schema or a setting does not serve.
+    PrivacyError
+        If the ledger's cap does not allow it; `table` has not been opened.
     DataError
         If a cell is unusable, or the table does not hold `num_records` usable records.
     """
     if not isinstance(privacy, PrivacyBudget):
         raise ArgumentError(f"privacy must be a PrivacyBudget (got {type(privacy).__name__}).")
-    if schema.person is not None:
+    if isinstance(schema, Schema) and schema.person is not None:
         raise ArgumentError("noisy statistics protect single records; the schema must have no person column.")
     family = make_statistics_family(
         model, schema, neighbouring_relation=privacy.neighbouring_relation, beyond=beyond, moments=moments
@@ -99,22 +114,79 @@ def release_statistics(
     if (num_records is None) == family.has_public_count:
         raise ArgumentError(f'num_records must be given with "{REPLACE_ONE}", and only then.')
     description = describe(model, schema)
+    if num_records is not None:
+        num_records = check_count("num_records", num_records)
+        _refuse_dropped_rows(description.design)
+    booked = _booking(mechanism, privacy=privacy, is_private=insecure_seed is None, ledger=ledger)
     records = make_records(table, description.design)
     if num_records is not None and num_records != records.num_records:
         raise DataError("num_records must be the number of usable records: it counts as public.")
     sums = _grid_sums(mechanism, records)
+    entry = None if ledger is None or booked is None else ledger.reserve(booked, label=label)
     if insecure_seed is None:
         noisy, words = _private_noise(mechanism, sums)
     else:
         rng = np.random.default_rng(check_seed("insecure_seed", insecure_seed))
         noisy = simulate_statistics(mechanism, sums[None] / GRID_UNITS, rng=rng)[0]
         words = f"floating-point {noise} noise from a seeded generator"
+    if ledger is not None and entry is not None:
+        ledger.commit(entry)
     return StatisticsRelease(
         statistics=noisy,
         num_records=num_records,
         mechanism=mechanism,
         guarantee=mechanism.guarantee(is_private=insecure_seed is None, mechanism=words),
         description=description,
+    )
+
+
+def _refuse_dropped_rows(design: Design) -> None:
+    """Refuse a schema that drops rows where N is public: one record's cell would then change it."""
+    for name in design.schema.names:
+        column = design.schema[name]
+        if "drop" in (column.missing, getattr(column, "unknown", "")):
+            raise SchemaError(
+                f'column {name!r} drops rows, and with "{REPLACE_ONE}" the number of usable ones is public: '
+                'declare missing = "refuse" (and unknown = "refuse").'
+            )
+
+
+def _booking(
+    mechanism: StatisticsMechanism, *, privacy: PrivacyBudget, is_private: bool, ledger: Ledger | None
+) -> Guarantee | None:
+    """Return the release as a ledger sees it, a run of one full-batch step; checked against its cap."""
+    check_ledger(ledger)
+    if ledger is None:
+        return None
+    if mechanism.noise != "gaussian":
+        raise ArgumentError(
+            'a ledger composes Gaussian noise: take noise="gaussian", or leave the ledger out and keep count.'
+        )
+    sigma = mechanism.noise_scale / mechanism.sensitivity
+    cost = _discreteness(mechanism) if is_private else 0.0
+    booked = make_guarantee(
+        budget=privacy,
+        noise_multiplier=sigma,
+        num_steps=1,
+        sampling_rate=1.0,
+        clip_norm=mechanism.sensitivity,
+        mechanism=f"{'discrete' if is_private else 'simulated'} Gaussian noise on sums of statistics",
+        assumed_public=mechanism.guarantee(is_private=is_private, mechanism="").assumed_public,
+        discreteness=cost,
+        reason_not_private=None if is_private else "its noise came from a seed, for simulation",
+    )
+    ledger.check(booked)
+    return booked
+
+
+def _discreteness(mechanism: StatisticsMechanism) -> float:
+    """Return xi, the price of accounting this Gaussian noise as continuous."""
+    return discreteness_cost(
+        noise_multiplier=mechanism.noise_scale,
+        grid_units=GRID_UNITS,
+        num_steps=1,
+        dimension=len(mechanism.family.labels),
+        epsilon=mechanism.epsilon,
     )
 
 
@@ -187,13 +259,7 @@ def _private_noise(mechanism: StatisticsMechanism, sums: Array) -> tuple[Array, 
         spent = mechanism.sensitivity / scale
         noise, words = draw_discrete_laplace(scale, dimension=number), f"discrete Laplace noise {grid}"
     else:
-        cost = discreteness_cost(
-            noise_multiplier=scale,
-            grid_units=GRID_UNITS,
-            num_steps=1,
-            dimension=number,
-            epsilon=mechanism.epsilon,
-        )
+        cost = _discreteness(mechanism)
         delta = mechanism.delta * (1.0 - 2.0 * cost)
         spent = gaussian_epsilon(mechanism.sensitivity / scale, delta) + 2.0 * cost
         source = DiscreteGaussianNoise(noise_multiplier=scale, dimension=number, num_steps=1)

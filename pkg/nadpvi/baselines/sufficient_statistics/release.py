@@ -16,7 +16,7 @@ from nadpvi.baselines.sufficient_statistics.regression import RegressionStatisti
 from nadpvi.baselines.sufficient_statistics.regression_settings import RegressionSettings
 from nadpvi.baselines.sufficient_statistics.sums import sum_statistics
 from nadpvi.checks import check_count
-from nadpvi.containers.posterior import Posterior, model_variables
+from nadpvi.containers.posterior import PROMISE, Posterior, model_variables
 from nadpvi.description import ModelDescription
 from nadpvi.design import Design
 from nadpvi.errors import ArgumentError
@@ -101,8 +101,17 @@ def make_statistics_family(
     ArgumentError
         If the model is another one, or bounds do not serve.
     """
+    if isinstance(model, type) or not isinstance(model, Model) or not isinstance(schema, Schema):
+        raise ArgumentError(
+            "model must be a nadpvi model, an object and not its class, and schema a Schema "
+            f"(got {type(model).__name__} and {type(schema).__name__})."
+        )
     design = model.design(schema)
     is_public = check_neighbouring_relation(neighbouring_relation) == REPLACE_ONE
+    if beyond not in ("drop", "clamp"):
+        raise ArgumentError(f'beyond must be "drop" or "clamp" (got {beyond!r}).')
+    if not isinstance(moments, PredictorMoments | None):
+        raise ArgumentError(f"moments must be PredictorMoments (got {type(moments).__name__}).")
     if isinstance(model, BernoulliBeta | CategoricalDirichlet):
         return count_statistics(model, design, has_public_count=is_public)
     if isinstance(model, ExponentialGamma | PoissonGamma):
@@ -153,7 +162,10 @@ def statistics_posterior(
     Parameters
     ----------
     release : StatisticsRelease
-        From `nadpvi.baselines.sufficient_statistics.records.release_statistics`.
+        From `nadpvi.baselines.release_statistics`. Without public moments a regression's gives intervals that
+        are too narrow where the budget is small: the predictors' second moments, read off the same noisy
+        sums, are then taken for true (with three predictors, epsilon 4 and N = 1,500, 90 % intervals held 80
+        to 85 %). So do counts of few records under sparse priors.
     draws, chains : int
         Kept draws a chain, and chains.
     warmup, thin : int
@@ -166,6 +178,10 @@ def statistics_posterior(
     Posterior
         Its settings hold the guarantee, which is not one of a DP-SGD run.
     """
+    if not isinstance(release, StatisticsRelease):
+        raise ArgumentError(
+            f"release must be a StatisticsRelease, from release_statistics (got {type(release).__name__})."
+        )
     chains = check_count("chains", chains)
     rng = np.random.default_rng(None if seed is None else check_seed("seed", seed))
     found = sample_statistics(
@@ -185,6 +201,7 @@ def statistics_posterior(
         "warmup": warmup,
         "thin": thin,
         "statistics_guarantee": dataclasses.asdict(release.guarantee),
+        PROMISE: release.guarantee.sentence(),
     }
     settings["statistics_guarantee"]["assumed_public"] = list(release.guarantee.assumed_public)
     return Posterior(
