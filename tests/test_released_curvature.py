@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.special import expit
 from typer.testing import CliRunner
 
 import nadpvi as na
@@ -20,8 +21,9 @@ from nadpvi.mechanism import make_mechanism
 from nadpvi.privacy.accounting_gaussian import gaussian_epsilon
 from nadpvi.privacy.calibration import calibrated_noise_multiplier, calibrated_split
 from nadpvi.privacy.composition import Run, composed_epsilon
-from nadpvi.privacy.noise import GRID_UNITS
-from nadpvi.private import curvature
+from nadpvi.privacy.guarantee_maker import make_guarantee
+from nadpvi.privacy.noise import GRID_UNITS, DiscreteGaussianNoise
+from nadpvi.private import checkpoint, curvature
 from nadpvi.private.curvature import on_grid, release_curvature
 from nadpvi.private.records import Records
 from nadpvi.schema import Person
@@ -248,18 +250,68 @@ def test_a_guarantee_that_leaves_it_out_or_shrinks_it_is_refused(private):
         dataclasses.replace(
             private, guarantee=dataclasses.replace(private.guarantee, curvature_noise_multiplier=louder)
         )
+    for changes in ({"num_steps": 50}, {"num_steps": 50, "epsilon": 0.97}):
+        with pytest.raises(ArgumentError, match=r"must be of all steps|must be that of this trace"):
+            dataclasses.replace(private, guarantee=dataclasses.replace(private.guarantee, **changes))
+    with pytest.raises(ArgumentError, match="must count the curvature"):
+        dataclasses.replace(private, guarantee=without, config=None)
+    with pytest.raises(ArgumentError, match="curvature must have shape"):
+        dataclasses.replace(private, curvature=np.eye(2), curvature_std=np.ones((2, 2)))
+    with pytest.raises(ArgumentError, match="curvature_share"):
+        dataclasses.replace(private, config=dataclasses.replace(CONFIG, curvature_share=0.0))
     with pytest.raises(ArgumentError, match="spends epsilon"):
         dataclasses.replace(private, guarantee=dataclasses.replace(private.guarantee, epsilon=0.93))
 
 
-def test_an_interrupted_run_has_not_spent_it():
-    def stop(done):
-        if done.step == 30:
-            raise KeyboardInterrupt
+def interrupt_after(monkeypatch, num_steps):
+    """Press Ctrl-C, as it were, in the step after so many."""
+    draw, drawn = DiscreteGaussianNoise.draw, []
 
+    def interrupted(self):
+        drawn.append(1)
+        if len(drawn) == num_steps + 1:
+            raise KeyboardInterrupt
+        return draw(self)
+
+    monkeypatch.setattr(DiscreteGaussianNoise, "draw", interrupted)
+
+
+def test_an_interrupted_run_has_not_spent_it(monkeypatch):
+    interrupt_after(monkeypatch, 30)
     with pytest.raises(RunInterrupted) as caught:
-        na.release(LOGISTIC, make_table(), schema=SCHEMA, privacy=BUDGET, config=CONFIG, callback=stop)
-    assert caught.value.release.curvature is None
+        na.release(LOGISTIC, make_table(), schema=SCHEMA, privacy=BUDGET, config=CONFIG)
+    made = caught.value.release
+    assert made.curvature is None
+    assert made.guarantee.num_steps == made.num_steps == 30
+    assert made.guarantee.curvature_noise_multiplier is None
+    alone = Run(noise_multiplier=made.noise_multiplier, num_steps=30, sampling_rate=0.1)
+    assert made.guarantee.epsilon == pytest.approx(composed_epsilon([alone], delta=1e-5), rel=1e-6)
+    assert caught.value.steps_left == 30
+
+
+def test_an_interrupt_while_it_is_computed_keeps_the_trace_and_counts_all(monkeypatch):
+    interrupt_after(monkeypatch, 60)
+    with pytest.raises(RunInterrupted, match="the curvature raised KeyboardInterrupt") as caught:
+        na.release(LOGISTIC, make_table(), schema=SCHEMA, privacy=BUDGET, config=CONFIG)
+    made = caught.value.release
+    assert made.num_steps == 60
+    assert made.curvature is None
+    assert 0.9998 < made.guarantee.epsilon <= 1.0
+    assert caught.value.steps_left == 0
+
+
+def test_what_a_callback_ended_counts_in_full_in_a_checkpoint_s_release_too(tmp_path):
+    def stop(done):
+        if done.num_done == 10:
+            raise ValueError("seen enough")
+
+    path, settings = tmp_path / "run.ckpt", {"schema": SCHEMA, "privacy": BUDGET, "config": CONFIG}
+    with pytest.raises(RunInterrupted, match="seen enough") as caught:
+        na.release(LOGISTIC, make_table(), checkpoint=path, callback=stop, **settings)
+    partial = na.partial_release(path)
+    assert partial.num_steps == caught.value.release.num_steps == 10
+    assert partial.guarantee.epsilon == caught.value.release.guarantee.epsilon
+    assert partial.guarantee.num_steps == 60
 
 
 def test_the_ledger_counts_it_once_the_run_is_whole(tmp_path):
@@ -288,28 +340,96 @@ def test_a_cap_refuses_what_the_curvature_brings_over_it(tmp_path):
     assert composed_epsilon([alone], delta=1e-5) < 0.97
 
 
-def test_a_resumed_run_releases_it_as_well(tmp_path):
+def test_a_resumed_run_releases_it_as_well(tmp_path, monkeypatch):
     path = tmp_path / "run.ckpt"
-
-    def stop(done):
-        if done.step == 30:
-            raise KeyboardInterrupt
-
+    ledger = na.Ledger.create(tmp_path / "people.ledger", label="people")
+    settings = {"schema": SCHEMA, "privacy": BUDGET, "config": CONFIG}
+    interrupt_after(monkeypatch, 30)
     with pytest.raises(RunInterrupted):
-        na.release(
-            LOGISTIC,
-            make_table(),
-            schema=SCHEMA,
-            privacy=BUDGET,
-            config=CONFIG,
-            checkpoint=path,
-            callback=stop,
-        )
-    made = na.resume(path, make_table())
+        na.release(LOGISTIC, make_table(), checkpoint=path, ledger=ledger, **settings)
+    part = na.partial_release(path)
+    assert part.num_steps == part.guarantee.num_steps == 30
+    assert part.guarantee.epsilon < 0.8
+    monkeypatch.undo()
+    made = na.resume(path, make_table(), ledger=ledger)
+    assert made.num_steps == 60
     assert made.curvature is not None
     assert 0.9998 < made.guarantee.epsilon <= 1.0
     assert made.guarantee.curvature_noise_multiplier is not None
     made.check_guarantee()
+    first, second = ledger.entries()
+    assert (first.num_steps, second.num_steps) == (30, 30)
+    assert (first.run.curvature_noise_multiplier is None, second.run.curvature_noise_multiplier is None) == (
+        True,
+        False,
+    )
+    assert ledger.total() == pytest.approx(made.guarantee.epsilon, rel=2e-3)
+
+
+def test_a_checkpoint_s_settings_are_those_of_before_where_there_is_none():
+    """Fingerprints of older checkpoints are of these very entries."""
+    config = dataclasses.replace(CONFIG, curvature_share=0.0)
+    mechanism = make_mechanism(simulated().description, privacy=BUDGET, config=config)
+    assert "curvature" not in json.dumps(checkpoint._settings(mechanism))
+    with_one = make_mechanism(simulated().description, privacy=BUDGET, config=CONFIG)
+    assert checkpoint._settings(with_one)["curvature_noise_multiplier"] > 0
+
+
+def test_float32_features_at_their_bounds_count():
+    columns = {"dose": {"kind": "real", "lower": 0, "upper": 10, "feature_range": [0, 1.07]}}
+    schema = na.Schema.from_dict({"columns": columns | {"pulse": COLUMNS["pulse"]}})
+    model = na.models.LinearRegression(outcome="pulse", predictors=["dose"], intercept=False)
+    table = pd.DataFrame({"dose": [5.0, 10.0] * 100, "pulse": [1.0, 2.0] * 100})
+    config = na.DPVIConfig(num_steps=60, clip_norm=5.0, curvature_share=0.2)
+    settings = {"schema": schema, "privacy": BUDGET, "config": config, "insecure_seed": 1}
+    made = na.release(model, table, **settings)
+    x = np.array([[0.535], [1.07]] * 100)
+    exact, stored = (
+        exact_curvature(made, Records(x=values, y=table["pulse"].to_numpy()))
+        for values in (x, x.astype(np.float32))
+    )
+    assert float(np.float32(1.07)) > 1.07
+    np.testing.assert_allclose(stored, exact, rtol=1e-6)
+
+
+@pytest.mark.parametrize("sd", [0.0, 1.0, 5.0, 30.0])
+def test_weights_are_averages_over_the_guide_however_wide(sd):
+    mean = np.array([-8.0, -1.0, 0.0, 3.0, 40.0])
+    found = LOGISTIC.curvature_weights(mean, np.full(5, sd), extras=(np.zeros(0), np.zeros(0)))
+    grid = np.linspace(-10.0, 10.0, 200_001)
+    density = np.exp(-0.5 * grid**2) / np.exp(-0.5 * grid**2).sum()
+    chance = expit(mean[:, None] + sd * grid)
+    wanted = (chance * (1.0 - chance)) @ density
+    np.testing.assert_allclose(found, wanted, rtol=2e-3, atol=1e-16)
+    assert found.max() <= 0.25
+
+
+def test_too_few_steps_for_a_window_are_refused_before_anything_is_spent(tmp_path):
+    config = na.DPVIConfig(num_steps=2, curvature_share=0.2)
+    with pytest.raises(ArgumentError, match="window"):
+        na.release(LOGISTIC, tmp_path / "none.csv", schema=SCHEMA, privacy=BUDGET, config=config)
+
+
+def test_a_ledger_admits_further_steps_that_come_before_the_curvature(tmp_path, private):
+    """One step more of a run that was cut costs a step, and not the curvature that it has not come to."""
+    cap = na.PrivacyBudget(epsilon=1.0, delta=1e-5)
+    ledger = na.Ledger.create(tmp_path / "people.ledger", label="people", cap=cap)
+    entry = ledger.reserve(private.guarantee, label="cut")
+    ledger.amend(entry, num_steps=50)
+    other = make_guarantee(
+        budget=cap,
+        noise_multiplier=12.0,
+        num_steps=1,
+        sampling_rate=1.0,
+        clip_norm=1.0,
+        mechanism="discrete Gaussian",
+        assumed_public=("schema",),
+    )
+    ledger.commit(ledger.reserve(other, label="other"))
+    ledger.extend(entry, num_steps=59)
+    assert 0.85 < ledger.total() <= 1.0
+    with pytest.raises(PrivacyError, match="cap"):
+        ledger.extend(entry, num_steps=60)
 
 
 def test_a_person_s_records_are_counted_together(tmp_path):

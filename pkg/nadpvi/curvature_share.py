@@ -3,6 +3,8 @@
 Nothing here sees a record; `nadpvi.private.curvature` makes the release.
 """
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -33,6 +35,7 @@ def check_curvature_share(
     Raises
     ------
     ArgumentError
+        Also if so few steps are kept that the window, at whose mean iterate it is taken, is empty.
     """
     share = f"curvature_share={config.curvature_share:g}"
     if not isinstance(privacy, PrivacyBudget):
@@ -46,6 +49,7 @@ def check_curvature_share(
         )
     if not isinstance(description.guide, MeanField):
         raise ArgumentError(f"{share} needs the guide MeanField, or leave it at 0.")
+    window_start(math.ceil(config.num_steps / config.thin), burn_in=DEFAULT_BURN_IN)
     if config.keep != "trace" or config.prior_term != "public":
         raise ArgumentError(f'{share} needs keep="trace" and prior_term="public", as they are by default.')
     if description.design.num_features > MAX_SIZE:

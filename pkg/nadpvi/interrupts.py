@@ -11,8 +11,11 @@ class RunInterrupted(KeyboardInterrupt):
     Attributes
     ----------
     release : Release
-        The partial trace, with the guarantee of the steps that were drawn; of all that were planned where a
-        callback watched them. Save it: that much is spent.
+        The partial trace, with the guarantee of the steps that were drawn; of all that was planned where a
+        callback watched them, or where the curvature after the last step failed or was interrupted. Save it:
+        that much is spent.
+    steps_left : int
+        How many steps a checkpoint could still go on with.
     """
 
     def __init__(
@@ -27,3 +30,4 @@ class RunInterrupted(KeyboardInterrupt):
         by = "" if failure is None else f": {where} raised {type(failure).__name__}: {failure}"
         super().__init__(f"interrupted after {num_done} of {num_steps} steps{by}")
         self.release = release
+        self.steps_left = num_steps - num_done

@@ -62,5 +62,5 @@ def resume(
                 table=private,
             )
     report_release(made, output, as_json=json)
-    if partial:
+    if partial and made.config is not None and made.num_steps < made.config.num_steps:
         say(f"{checkpoint} can still be resumed.", quiet=quiet)

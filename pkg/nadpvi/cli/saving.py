@@ -42,7 +42,7 @@ def make_and_save(
             else f"epsilon {stop.release.guarantee.epsilon:.4g} is spent; "
         )
         again = ""
-        if checkpoint is not None:
+        if checkpoint is not None and stop.steps_left:
             again = "; go on with: " + shlex.join(
                 ["nadpvi", "resume", str(checkpoint), str(table), "-o", str(output), "--force"]
             )

@@ -54,17 +54,22 @@ def _check_curvature(release: ReleaseParts) -> None:
     ------
     ArgumentError
     """
-    guarantee, std = release.guarantee, release.curvature_std
-    if std is None or guarantee is None or release.config is None:
+    guarantee, std, description = release.guarantee, release.curvature_std, release.description
+    if std is None or guarantee is None or description is None:
         return
-    sigma = guarantee.curvature_noise_multiplier
+    sigma, config = guarantee.curvature_noise_multiplier, release.config
     if sigma is None:
         if guarantee.is_private:
             raise ArgumentError("guarantee must count the curvature that is released beside the trace.")
         return
-    if release.description is None:
-        raise ArgumentError("guarantee counts a curvature, and there is no description that says whose.")
-    wanted = sigma * curvature_sensitivity(release.description, release.phi)
+    size = description.design.num_features
+    if std.shape != (size, size):
+        raise ArgumentError(f"curvature must have shape {(size, size)} (got {std.shape}).")
+    if config is not None and (guarantee.num_steps != config.num_steps or not config.curvature_share):
+        raise ArgumentError(
+            "guarantee must be of all steps of a run with a curvature_share: the curvature follows the last."
+        )
+    wanted = sigma * curvature_sensitivity(description, release.phi)
     if not np.allclose(std, wanted, rtol=1e-6, atol=0.0):
         raise ArgumentError(
             f"curvature_std must be the {wanted:.6g} that its guarantee says (got {std.min():.6g} to "

@@ -16,9 +16,9 @@ __all__ = ["LogisticRegression"]
 
 Array = NDArray[np.float64]
 
-# Of the standard normal; weights are positive and add up to 1.
-_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(15)
-_WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
+# The standard normal by the trapezoid rule: 3e-5 off where a predictor's sd is 30, far less below.
+_NODES = np.linspace(-8.0, 8.0, 257)
+_WEIGHTS = np.exp(-0.5 * _NODES**2) / np.exp(-0.5 * _NODES**2).sum()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,13 +63,14 @@ class LogisticRegression(Regression):
         return design.feature_norm_bound
 
     def curvature_weights(self, mean: Array, sd: Array, *, extras: tuple[Array, Array]) -> Array:
-        """Return E[p (1 - p)] over normal predictors, by Gauss-Hermite quadrature: (B,) -> (B,)."""
+        """Return E[p (1 - p)] over normal predictors, by the trapezoid rule: (B,) -> (B,)."""
         weights = np.zeros(mean.shape)
         # Node by node and not as a product, which would round a record by its place among others.
         for node, share in zip(_NODES, _WEIGHTS, strict=True):
             chance = expit(mean + sd * node)
             weights += share * chance * (1.0 - chance)
-        return weights
+        bounded: Array = np.minimum(weights, 0.25)  # which rounding may exceed
+        return bounded
 
     def curvature_weight_bound(self, *, extras: tuple[Array, Array]) -> float:
         """Return 1/4, the weight at even odds."""

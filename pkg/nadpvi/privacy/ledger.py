@@ -6,6 +6,7 @@ be over-counted. The file is described in `nadpvi.privacy.ledger_file`.
 """
 
 import contextlib
+import dataclasses
 import os
 import secrets
 import shlex
@@ -242,7 +243,11 @@ class Ledger:
             record = event_on(contents, entry_id, event="extend", num_steps=check_num_steps(num_steps))
             before, after = contents.entries.get(entry_id), apply_event(record, contents.entries)
             if is_planned and before is not None and after.guarantee.is_private:
-                check_run(self.path, contents, part_of(after.guarantee, after.num_steps - before.num_steps))
+                further = part_of(after.guarantee, after.num_steps - before.num_steps)
+                if after.num_steps == after.guarantee.num_steps:
+                    noise = after.guarantee.curvature_noise_multiplier
+                    further = dataclasses.replace(further, curvature_noise_multiplier=noise)
+                check_run(self.path, contents, further)
             append_event(self.path, contents, record)
 
     def repair(self) -> int:

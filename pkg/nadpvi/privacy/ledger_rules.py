@@ -74,6 +74,8 @@ def event_on(contents: LedgerContents, entry_id: str, *, event: str, **details: 
 
 
 def part_of(guarantee: Guarantee, num_steps: int) -> Guarantee:
-    """Return the guarantee of some of a run's steps, for the accountant."""
+    """Return the guarantee of some of a run's steps, without the curvature that follows the last."""
     share = guarantee.discreteness * num_steps / guarantee.num_steps
-    return dataclasses.replace(guarantee, num_steps=num_steps, discreteness=share)
+    return dataclasses.replace(
+        guarantee, num_steps=num_steps, discreteness=share, curvature_noise_multiplier=None
+    )

@@ -62,6 +62,8 @@ class Checkpoint:
         Its label there.
     was_interrupted : bool
         Whether an earlier part of the run was.
+    was_watched : bool
+        Whether a callback saw some of the steps: all that is planned counts then, whenever the run ends.
     reading : Reading
         How the table is read.
     """
@@ -78,6 +80,7 @@ class Checkpoint:
     label: str
     reading: Reading
     was_interrupted: bool = False
+    was_watched: bool = False
 
     @property
     def num_steps(self) -> int:
@@ -140,6 +143,7 @@ class Checkpoint:
             "entry_start": self.entry_start,
             "label": self.label,
             "was_interrupted": self.was_interrupted,
+            "was_watched": self.was_watched,
             "reading": asdict(self.reading),
         }
 
@@ -175,12 +179,19 @@ class Checkpoint:
             entry_start=int(header["entry_start"]),
             label=str(header["label"]),
             was_interrupted=bool(header["was_interrupted"]),
+            was_watched=bool(header.get("was_watched", False)),
             reading=Reading(**header.get("reading", {})),
         )
 
 
 def new_checkpoint(
-    mechanism: Mechanism, *, records: Records, secret: bytes, label: str, reading: Reading
+    mechanism: Mechanism,
+    *,
+    records: Records,
+    secret: bytes,
+    label: str,
+    reading: Reading,
+    was_watched: bool = False,
 ) -> Checkpoint:
     """Return the checkpoint of a run that has not done any step yet, and is in no ledger.
 
@@ -196,6 +207,8 @@ def new_checkpoint(
         Its label in a ledger.
     reading : Reading
         How its table was read.
+    was_watched : bool
+        Whether a callback will see its steps.
     """
     if len(secret) != _SECRET_BYTES:
         raise ArgumentError(f"secret must have {_SECRET_BYTES} bytes (got {len(secret)}).")
@@ -212,6 +225,7 @@ def new_checkpoint(
         entry_start=0,
         label=label,
         reading=reading,
+        was_watched=was_watched,
     )
 
 
@@ -225,9 +239,15 @@ def _settings(mechanism: Mechanism) -> dict[str, Any]:
     privacy = mechanism.privacy
     if not isinstance(privacy, PrivacyBudget):
         raise ArgumentError("a checkpoint is for a private run.")
+    config = mechanism.config.to_dict()
+    curvature = {"curvature_noise_multiplier": mechanism.curvature_noise_multiplier}
+    if mechanism.curvature_noise_multiplier is None:
+        # As checkpoints were written before a curvature could be released: their fingerprints still hold.
+        del config["curvature_share"]
+        curvature = {}
     return {
         "description": mechanism.description.to_dict(),
-        "config": mechanism.config.to_dict(),
+        "config": config,
         "privacy": {
             "epsilon": privacy.epsilon,
             "delta": privacy.delta,
@@ -235,7 +255,7 @@ def _settings(mechanism: Mechanism) -> dict[str, Any]:
         },
         "noise_multiplier": mechanism.noise_multiplier,
         "discreteness": mechanism.discreteness,
-        "curvature_noise_multiplier": mechanism.curvature_noise_multiplier,
+        **curvature,
     }
 
 

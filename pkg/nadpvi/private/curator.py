@@ -138,7 +138,14 @@ def release(
     if checkpoint is None:
         entry = None if ledger is None else ledger.reserve(guarantee, label=label)
         return carry_out(part, guarantee=guarantee, booking=Booking(ledger, entry))
-    start = new_checkpoint(mechanism, records=records, secret=secret, label=label, reading=reading)
+    start = new_checkpoint(
+        mechanism,
+        records=records,
+        secret=secret,
+        label=label,
+        reading=reading,
+        was_watched=callback is not None,
+    )
     with hold_attempt(start.attempt):
         note_steps(start.attempt, 0)
         if ledger is not None:

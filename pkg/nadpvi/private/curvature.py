@@ -24,6 +24,8 @@ __all__ = ["on_grid", "release_curvature"]
 Array = NDArray[np.float64]
 
 _BLOCK_VALUES = 2**20
+# Above what rounding can add to an entry; squares of so many entries of this size still fit into 64 bits.
+_SLACK = 1e-6
 
 
 def release_curvature(
@@ -89,9 +91,11 @@ def _scaled_products(
     mean, sd = moments
     extras = mean[size:], sd[size:]
     first, second = np.triu_indices(size)
+    low, high = (np.array(ends) for ends in description.design.feature_bounds)
     step = max(1, _BLOCK_VALUES // len(first))
     for start in range(0, len(records.y), step):
-        x = records.x[start : start + step].astype(np.float64)
+        # Stored as float32 a feature may lie beyond its bound by what rounding adds.
+        x = np.clip(records.x[start : start + step].astype(np.float64), low, high)
         predictor, variance = np.zeros(len(x)), np.zeros(len(x))
         for column in range(size):
             predictor += x[:, column] * mean[column]
@@ -117,7 +121,7 @@ def on_grid(rows: Array, *, grid_units: int) -> NDArray[np.int64]:
     """
     with np.errstate(invalid="ignore"):
         # Nothing that whole numbers could not hold; NaN is not in range either.
-        is_bounded = np.asarray((np.abs(rows) <= 2.0).all(axis=1))
+        is_bounded = np.asarray((np.abs(rows) <= 1.0 + _SLACK).all(axis=1))
     bounded = np.where(is_bounded[:, None], rows, 0.0)
     units: NDArray[np.int64] = np.trunc(bounded * grid_units).astype(np.int64)
     is_short = (units * units).sum(axis=1) <= grid_units**2

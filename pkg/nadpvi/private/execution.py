@@ -121,21 +121,24 @@ def carry_out(part: Part, *, guarantee: Guarantee, booking: Booking) -> Release:
         made = mechanism.to_release(kept.trace, guarantee=guarantee, sums=kept.sums, final_phi=kept.final_phi)
         if num_done < num_steps or failure is not None:
             raise RunInterrupted(made, num_done=num_done, num_steps=num_steps, failure=failure) from failure
-        if mechanism.curvature_noise_multiplier is not None:
-            made = _with_curvature(made, part)
-        if part.writer is not None:
-            part.writer.give_up()
-        return made
+    if mechanism.curvature_noise_multiplier is not None:
+        made = _with_curvature(made, part)
+    if part.writer is not None:
+        part.writer.give_up()
+    return made
 
 
 def _with_curvature(made: Release, part: Part) -> Release:
-    """Return a whole run's release with its curvature; what goes wrong must not cost the trace."""
+    """Return a whole run's release with its curvature; what goes wrong, or Ctrl-C, must not cost the trace.
+
+    All is counted then: whether it went wrong may have depended on the records.
+    """
     try:
         noise = part.mechanism.curvature_noise(part.streams)
         curvature, std = release_curvature(made, part.records, mechanism=part.mechanism, noise=noise)
         return dataclasses.replace(made, curvature=curvature, curvature_std=std)
-    except Exception as error:
-        num_steps = made.num_steps
+    except (Exception, KeyboardInterrupt) as error:
+        num_steps = part.mechanism.settings.num_steps
         raise RunInterrupted(
             made, num_done=num_steps, num_steps=num_steps, failure=error, where="the curvature"
         ) from error

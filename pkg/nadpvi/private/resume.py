@@ -88,7 +88,13 @@ def resume(
         old.check_records(records)
         # With the mechanism as it was read: the fingerprint is of its very digits, and a model that was given
         # again may have prior moments that differ in the last.
-        new = replace(old, attempt=new_attempt(), was_interrupted=True, entry_start=old.num_steps)
+        new = replace(
+            old,
+            attempt=new_attempt(),
+            was_interrupted=True,
+            was_watched=old.was_watched or callback is not None,
+            entry_start=old.num_steps,
+        )
         with hold_attempt(new.attempt):
             if book is not None:
                 entry = book.reserve(left, label=old.label)
@@ -136,7 +142,11 @@ def partial_release(checkpoint: str | os.PathLike[str], *, ledger: Ledger | None
         noise = mechanism.noise_source(make_streams(insecure_seed=None), num_steps=1)
         was_interrupted = old.was_interrupted or old.steps_left > 0
         guarantee = mechanism.guarantee(
-            noise, num_steps=old.num_steps, was_interrupted=was_interrupted, with_curvature=False
+            noise,
+            # Whoever has watched the run may have ended it for what they saw.
+            num_steps=mechanism.settings.num_steps if old.was_watched else old.num_steps,
+            was_interrupted=was_interrupted and not old.was_watched,
+            with_curvature=old.was_watched,
         )
         if (book := _booked_in(old, ledger)) is not None:
             _settle(old, book)
