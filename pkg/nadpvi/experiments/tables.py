@@ -91,10 +91,10 @@ def summary_table(scores: Sequence[ArmScores]) -> pd.DataFrame:
     and what a perfect posterior has on average and at most in 95 % of experiments of as many tables;
     ``worst_marginal_rmse``, the largest of a single parameter, and what that is at most in 95 % of
     experiments; mean and sd of z, truth minus posterior mean over posterior sd; the share of 90 % intervals
-    that hold the truth; the median posterior sd, by itself and over those of the non-private posterior and of
-    the Gaussian mechanism's optimum on the same tables; mean CRPS and log score. Else: the mean scores of
-    predictions, with the standard error of the log score, ``z_dp`` of the coefficients whose sd is above the
-    non-private one, and ``sd_above``, the share of those.
+    that hold the truth, and that of the parameter with the least; the median posterior sd, by itself and over
+    those of the non-private posterior and of the Gaussian mechanism's optimum on the same tables; mean CRPS
+    and log score. Else: the mean scores of predictions, with the standard error of the log score, ``z_dp`` of
+    the coefficients whose sd is above the non-private one, and ``sd_above``, the share of those.
     """
     rows = []
     for one in scores:
@@ -108,13 +108,15 @@ def _truth_row(one: ArmScores, peers: Mapping[str, ArmScores]) -> dict[str, Any]
     """Return the figures of a method whose truth is known."""
     scores = one.scores
     num_tables = len(scores["joint"])
+    covered = interval_coverage(scores["rank"], num_draws=scores["num_draws"][:, None])
     return {
         "tables": num_tables,
         "failed": one.arm.replicates - num_tables,
         **_coverage(one.joint, scores["marginal"]),
         "z_mean": scores["z"].mean(),
         "z_sd": scores["z"].std(),
-        "coverage_90": interval_coverage(scores["rank"], num_draws=scores["num_draws"][:, None]).mean(),
+        "coverage_90": covered.mean(),
+        "worst_coverage_90": covered.mean(axis=0).min(),
         "median_sd": np.median(scores["sd"]),
         **_sharpness(one, peers),
         "crps": scores["crps"].mean(),
