@@ -107,27 +107,21 @@ class Mechanism:
         sigma, dimension = self.noise_multiplier, self.noise_dimension
         if sigma == 0.0:
             return NoNoise(dimension=dimension)
-        if streams.noise is not None:
-            return SimulatedGaussianNoise(streams.noise, noise_multiplier=sigma, dimension=dimension)
-        return DiscreteGaussianNoise(noise_multiplier=sigma, dimension=dimension, num_steps=num_steps)
+        return _gaussian_noise(streams, sigma=sigma, dimension=dimension, num_steps=num_steps)
 
     def curvature_noise(self, streams: Streams) -> NoiseSource:
         """Return the noise of the curvature's entries, per what one record may add to all of them."""
         if self.curvature_noise_multiplier is None:
             raise ArgumentError("this run releases no curvature.")
-        sigma, size = self.curvature_noise_multiplier, curvature_size(self.description.design)
-        if streams.noise is not None:
-            return SimulatedGaussianNoise(streams.noise, noise_multiplier=sigma, dimension=size)
-        return DiscreteGaussianNoise(noise_multiplier=sigma, dimension=size, num_steps=1)
+        size = curvature_size(self.description.design)
+        return _gaussian_noise(streams, sigma=self.curvature_noise_multiplier, dimension=size, num_steps=1)
 
     def score_noise(self, streams: Streams) -> NoiseSource:
         """Return the noise of one private score, for `selection`; in units of the score's sensitivity."""
         if self.selection is None:
             raise ArgumentError("a run that is not one of several has no score.")
         sigma = self.selection.score_noise_multiplier
-        if streams.noise is not None:
-            return SimulatedGaussianNoise(streams.noise, noise_multiplier=sigma, dimension=1)
-        return DiscreteGaussianNoise(noise_multiplier=sigma, dimension=1, num_steps=1)
+        return _gaussian_noise(streams, sigma=sigma, dimension=1, num_steps=1)
 
     def guarantee(
         self,
@@ -225,6 +219,13 @@ class Mechanism:
             sums=sums,
             final_phi=final_phi,
         )
+
+
+def _gaussian_noise(streams: Streams, *, sigma: float, dimension: int, num_steps: int) -> NoiseSource:
+    """Return exact Gaussian noise, or NumPy's where the streams are those of a simulation."""
+    if streams.noise is not None:
+        return SimulatedGaussianNoise(streams.noise, noise_multiplier=sigma, dimension=dimension)
+    return DiscreteGaussianNoise(noise_multiplier=sigma, dimension=dimension, num_steps=num_steps)
 
 
 def make_mechanism(
