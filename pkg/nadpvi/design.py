@@ -92,10 +92,7 @@ class Design:
     @property
     def feature_norm_bound(self) -> float:
         """The largest Euclidean norm of any row: of a categorical predictor one entry is 1, all others 0."""
-        columns = [self.schema[name] for name in self.predictors]
-        ends = [column.feature_range for column in columns if isinstance(column, RealColumn | CountColumn)]
-        square = sum(max(abs(low), abs(high)) ** 2 for low, high in ends)
-        return math.sqrt(self.intercept + len(columns) - len(ends) + square)
+        return math.sqrt(self._largest_power_sum(2))
 
     @property
     def outer_product_bound(self) -> float:
@@ -104,11 +101,14 @@ class Design:
         Its square is (|x|^4 + sum x_j^4) / 2, and rows are largest where every number is at the end that is
         farther from 0.
         """
+        return math.sqrt(0.5 * (self.feature_norm_bound**4 + self._largest_power_sum(4)))
+
+    def _largest_power_sum(self, power: int) -> float:
+        """Return the largest sum of |x_j|^power of any row."""
         columns = [self.schema[name] for name in self.predictors]
         ends = [column.feature_range for column in columns if isinstance(column, RealColumn | CountColumn)]
-        fourth = sum(max(abs(low), abs(high)) ** 4 for low, high in ends)
-        fourth += self.intercept + len(columns) - len(ends)
-        return math.sqrt(0.5 * (self.feature_norm_bound**4 + fourth))
+        of_numbers = sum(max(abs(low), abs(high)) ** power for low, high in ends)
+        return self.intercept + len(columns) - len(ends) + of_numbers
 
     @property
     def feature_bounds(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
