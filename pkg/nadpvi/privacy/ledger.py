@@ -6,7 +6,6 @@ be over-counted. The file is described in `nadpvi.privacy.ledger_file`.
 """
 
 import contextlib
-import dataclasses
 import os
 import secrets
 import shlex
@@ -243,10 +242,7 @@ class Ledger:
             record = event_on(contents, entry_id, event="extend", num_steps=check_num_steps(num_steps))
             before, after = contents.entries.get(entry_id), apply_event(record, contents.entries)
             if is_planned and before is not None and after.guarantee.is_private:
-                further = part_of(after.guarantee, after.num_steps - before.num_steps)
-                if after.num_steps == after.guarantee.num_steps:
-                    noise = after.guarantee.curvature_noise_multiplier
-                    further = dataclasses.replace(further, curvature_noise_multiplier=noise)
+                further = part_of(after.guarantee, start=before.num_steps, stop=after.num_steps)
                 check_run(self.path, contents, further)
             append_event(self.path, contents, record)
 

@@ -73,9 +73,13 @@ def event_on(contents: LedgerContents, entry_id: str, *, event: str, **details: 
     return {"event": event, "id": entry_id, "time": now() if entry is None else entry.time, **details}
 
 
-def part_of(guarantee: Guarantee, num_steps: int) -> Guarantee:
-    """Return the guarantee of some of a run's steps, without the curvature that follows the last."""
-    share = guarantee.discreteness * num_steps / guarantee.num_steps
+def part_of(guarantee: Guarantee, *, start: int, stop: int) -> Guarantee:
+    """Return the guarantee of a run's steps from `start` to `stop`, the accountant's view of them.
+
+    The curvature follows the last step, and belongs to the part that holds it.
+    """
+    share = guarantee.discreteness * (stop - start) / guarantee.num_steps
+    curvature = guarantee.curvature_noise_multiplier if stop == guarantee.num_steps else None
     return dataclasses.replace(
-        guarantee, num_steps=num_steps, discreteness=share, curvature_noise_multiplier=None
+        guarantee, num_steps=stop - start, discreteness=share, curvature_noise_multiplier=curvature
     )
