@@ -53,6 +53,7 @@ def coverage(
     from nadpvi.experiments.api import make_output_folder, run_experiment, write_result
     from nadpvi.experiments.configuration import load_experiment
     from nadpvi.experiments.finding import experiment_names
+    from nadpvi.experiments.tables import method_failures
 
     if name is None:
         for known in experiment_names():
@@ -73,7 +74,7 @@ def coverage(
     if output is not None:
         for path in write_result(result, output):
             say(f"written: {path}")
-    for failure in result.failures[len(result.report.failures) :]:
+    for failure in method_failures(result.report):  # those of whole tasks have been said
         say(failure)
     if result.failures:
         # What succeeded is printed and written; scripts learn that it is not all.

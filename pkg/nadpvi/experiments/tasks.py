@@ -33,6 +33,7 @@ __all__ = [
     "carry_out",
     "check_tasks",
     "function_name",
+    "one_line",
 ]
 
 Array = NDArray[Any]
@@ -232,7 +233,7 @@ def carry_out(task: Task, function: TaskFunction) -> Outcome:
         try:
             arrays = _to_arrays(function(task))
         except (Exception, SystemExit) as failure:  # a task may raise anything
-            error = _one_line(failure)
+            error = one_line(failure)
             details = traceback.format_exc()
         seconds = time.perf_counter() - start
     lines = dict.fromkeys(f"{given.category.__name__}: {given.message}" for given in caught)
@@ -254,7 +255,7 @@ def _to_arrays(result: object) -> dict[str, Array]:
     return arrays
 
 
-def _one_line(failure: BaseException) -> str:
+def one_line(failure: BaseException) -> str:
     """Return the kind and the message of an exception in one line."""
     text = " ".join(str(failure).split())
     kind = type(failure).__name__

@@ -11,7 +11,7 @@ from nadpvi.experiments.blocks import Block
 from nadpvi.experiments.methods import METHODS, Method
 from nadpvi.experiments.optimum import optimum_sd
 from nadpvi.experiments.predictions import score_predictions
-from nadpvi.experiments.tasks import Task
+from nadpvi.experiments.tasks import Task, one_line
 
 __all__ = ["run_block"]
 
@@ -34,15 +34,16 @@ def run_block(task: Task) -> dict[str, Array]:
     block = Block(task.settings, seed=task.seed[0])
     limit = optimum_sd(block)
     found: dict[str, Array] = {}
-    names = task.settings["methods"]
-    for number, name in enumerate(names):
+    failures: list[NadpviError] = []
+    for name in task.settings["methods"]:
         try:
             scores = _run_method(METHODS[name], block, references=task.settings["references"], limit=limit)
         except NadpviError as error:
-            if number == len(names) - 1 and not any(key.endswith("__seconds") for key in found):
-                raise
-            scores = {"failure": np.asarray(f"{type(error).__name__}: {' '.join(str(error).split())}")}
+            failures.append(error)
+            scores = {"failure": np.asarray(one_line(error))}
         found |= {f"{name}__{key}": np.asarray(value) for key, value in scores.items()}
+    if len(failures) == len(task.settings["methods"]):
+        raise failures[-1]
     return found
 
 
