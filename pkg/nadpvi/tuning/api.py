@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import platformdirs
 from numpy.typing import NDArray
 
 from nadpvi.checks import check_count
 from nadpvi.config import DPVIConfig
+from nadpvi.engines.programs import cache_dir
 from nadpvi.errors import ArgumentError, NadpviError
 from nadpvi.experiments.runner import run_tasks
 from nadpvi.experiments.tasks import Task
@@ -38,7 +38,6 @@ Array = NDArray[np.float64]
 _RUNGS = ((48, 90), (16, 360), (6, 1500))
 _MOST_MISCALIBRATION = 0.05  # of the sd of z
 _MOST_BIAS = 0.1  # of the mean of z
-_CACHE_VARIABLE = "NADPVI_CACHE_DIR"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -190,8 +189,7 @@ def _folder(folder: str | os.PathLike[str] | None, *, key: dict[str, Any]) -> Pa
     """Return where the trials of one search are kept."""
     if folder is not None:
         return Path(folder)
-    base = Path(os.environ.get(_CACHE_VARIABLE) or platformdirs.user_cache_dir("nadpvi"))
-    return base / "tuning" / hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
+    return cache_dir() / "tuning" / hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _row(config: DPVIConfig, scores: Any, *, rung: int, bound: float | None, reason: str) -> dict[str, Any]:
