@@ -19,7 +19,7 @@ from nadpvi.checks import check_count
 from nadpvi.coverage.ranks import MIN_DRAWS, num_held_out, reference_offsets, tarp_ranks
 from nadpvi.errors import ArgumentError
 
-__all__ = ["interval_coverage", "Seed", "score_draws", "score_many"]
+__all__ = ["Seed", "interval_coverage", "score_draws", "score_many"]
 
 Array = NDArray[np.float64]
 Seed = int | Sequence[int]

@@ -10,7 +10,15 @@ from nadpvi.coverage.null import curve_counts, p_value, uniform_null
 from nadpvi.errors import ArgumentError
 from nadpvi.privacy.randomness import check_seed
 
-__all__ = ["MIN_REPLICATES", "CoverageTest", "check_replicates", "coverage_rmse", "coverage_test"]
+__all__ = [
+    "MIN_REPLICATES",
+    "CoverageTest",
+    "check_replicates",
+    "coverage_curve",
+    "coverage_rmse",
+    "coverage_rmse_bound",
+    "coverage_test",
+]
 
 Array = NDArray[np.float64]
 
@@ -199,9 +207,8 @@ def coverage_curve(ranks: ArrayLike, *, num_alphas: int = 99) -> Array:
         As there.
     """
     values = _check_ranks(ranks)
-    curve: Array = _curves(
-        values, uniform_null(len(values), check_count("num_alphas", num_alphas)).levels
-    ).mean(axis=0)
+    levels = uniform_null(len(values), check_count("num_alphas", num_alphas)).levels
+    curve: Array = _curves(values, levels).mean(axis=0)
     return curve
 
 
