@@ -105,11 +105,11 @@ def release_statistics(
     """
     if not isinstance(privacy, PrivacyBudget):
         raise ArgumentError(f"privacy must be a PrivacyBudget (got {type(privacy).__name__}).")
-    if isinstance(schema, Schema) and schema.person is not None:
-        raise ArgumentError("noisy statistics protect single records; the schema must have no person column.")
     family = make_statistics_family(
         model, schema, neighbouring_relation=privacy.neighbouring_relation, beyond=beyond, moments=moments
     )
+    if schema.person is not None:
+        raise ArgumentError("noisy statistics protect single records; the schema must have no person column.")
     mechanism = make_statistics_mechanism(family, privacy=privacy, noise=noise)
     if (num_records is None) == family.has_public_count:
         raise ArgumentError(f'num_records must be given with "{REPLACE_ONE}", and only then.')
