@@ -12,7 +12,7 @@ from _shared import machine, write_result
 import nadpvi as na
 from nadpvi.baselines import last_iterate_posterior, non_private_posterior
 from nadpvi.datasets import ADULT_PREDICTORS, adult_schema, load_adult
-from nadpvi.demo import DEMO_CONFIG, PUBLISHED_CONFIG
+from nadpvi.demo import DEMO_CONFIG
 from nadpvi.scores import predict_rows, score_binary
 
 
@@ -44,13 +44,14 @@ def main() -> None:
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--published", action="store_true", help="the paper's settings")
     arguments = parser.parse_args()
-    config = PUBLISHED_CONFIG if arguments.published else DEMO_CONFIG
+    model = na.models.LogisticRegression(outcome="income", predictors=ADULT_PREDICTORS)
+    published = na.published_config(model, schema=adult_schema())
+    config = published if arguments.published else DEMO_CONFIG
     rows = []
     for seed in range(arguments.seeds):
         for name, scores in score_seed(seed, config=config, epsilon=arguments.epsilon).items():
             rows.append({"seed": seed, "posterior": name, **scores})
     table = pd.DataFrame(rows)
-    model = na.models.LogisticRegression(outcome="income", predictors=ADULT_PREDICTORS)
     reference = non_private_posterior(model, load_adult("train"), schema=adult_schema(), seed=0)
     limit = score_binary(predict_rows(reference, load_adult("test")))._asdict()
     means = table.drop(columns="seed").groupby("posterior").mean()

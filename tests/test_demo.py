@@ -12,7 +12,8 @@ import pytest
 import nadpvi as na
 from nadpvi.baselines import last_iterate_posterior
 from nadpvi.datasets import ADULT_PREDICTORS, adult_schema, load_adult
-from nadpvi.demo import DEMO_CONFIG, PUBLISHED_CONFIG
+from nadpvi.demo import DEMO_CONFIG
+from nadpvi.models import LogisticRegression
 from nadpvi.scores import predict_rows, score_binary
 
 ROOT = Path(__file__).parent.parent
@@ -21,8 +22,10 @@ ROOT = Path(__file__).parent.parent
 def test_settings_are_those_of_the_issue_and_the_paper():
     assert (DEMO_CONFIG.num_steps, DEMO_CONFIG.sampling_rate, DEMO_CONFIG.preconditioner_u) == (1000, 0.1, 50)
     assert DEMO_CONFIG.clip_norm is None  # the schema's own bound, sqrt(12)
-    assert (PUBLISHED_CONFIG.num_steps, PUBLISHED_CONFIG.clip_norm) == (10_000, 11)
-    assert PUBLISHED_CONFIG.preconditioner_u == 550
+    model = LogisticRegression(outcome="income", predictors=ADULT_PREDICTORS)
+    published = na.published_config(model, schema=adult_schema())
+    assert (published.num_steps, published.clip_norm) == (10_000, 11)
+    assert published.preconditioner_u == 550
 
 
 def test_demo_command(tmp_path):

@@ -58,6 +58,10 @@ BOTH_SIDES = {
 
 # Named one by one, so that a renamed or deleted module cannot silently leave the test.
 PUBLIC = {
+    "nadpvi.planning.predictive",
+    "nadpvi.planning.published",
+    "nadpvi.planning.resolve",
+    "nadpvi.planning.suggestion",
     "nadpvi.arviz_bridge",
     "nadpvi.bijectors",
     "nadpvi.callbacks",

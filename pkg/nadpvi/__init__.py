@@ -32,7 +32,9 @@ from nadpvi.guides import FullRank, LowRank, MeanField
 from nadpvi.inference.api import infer
 from nadpvi.interrupts import RunInterrupted
 from nadpvi.planning.plan import plan
+from nadpvi.planning.published import published_config
 from nadpvi.planning.report import Plan
+from nadpvi.planning.suggestion import suggest_config
 from nadpvi.privacy.accounting import epsilon_spent, noise_multiplier
 from nadpvi.privacy.budget import NonPrivate, PrivacyBudget
 from nadpvi.privacy.guarantee import Guarantee
@@ -49,6 +51,8 @@ __all__ = [
     # The road
     "plan",
     "Plan",
+    "suggest_config",
+    "published_config",
     "choose",
     "partial_release",
     "release",

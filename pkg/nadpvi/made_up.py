@@ -11,14 +11,25 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from nadpvi.columns import Column, CountColumn, RealColumn
+from nadpvi.columns import Column, CountColumn, RealColumn, listed
 from nadpvi.encoding import Design, encode_features, encode_outcome
+from nadpvi.errors import ArgumentError
 from nadpvi.models.base import Model, RecordBatch, SimulatingModel
 from nadpvi.schema import Schema
 
-__all__ = ["edge_records", "made_up_records", "made_up_table", "prior_draws"]
+__all__ = [
+    "Covariates",
+    "check_covariates",
+    "edge_records",
+    "made_up_records",
+    "made_up_table",
+    "prior_draws",
+]
 
 Array = NDArray[np.float64]
+
+# A public table to draw rows from, or a function of their number and a generator that returns such a table.
+Covariates = pd.DataFrame | Callable[[int, np.random.Generator], pd.DataFrame]
 
 
 def made_up_table(schema: Schema, *, num_records: int, rng: np.random.Generator) -> pd.DataFrame:
@@ -51,6 +62,7 @@ def made_up_records(
     num_records: int,
     rng: np.random.Generator,
     clamp: bool = True,
+    covariates: Covariates | None = None,
 ) -> RecordBatch:
     """Return made-up records in encoded form, so that one-hot groups are one-hot and constants constant.
 
@@ -67,9 +79,18 @@ def made_up_records(
     rng : numpy.random.Generator
     clamp : bool
         Whether drawn outcomes are held to the public bounds of their column, as real ones are.
+    covariates : DataFrame or callable, optional
+        Where predictors come from instead: rows drawn, with replacement, from a table that is public, or what
+        a simulator ``covariates(num_records, rng)`` returns. They have a column for each predictor.
     """
     table = made_up_table(design.schema, num_records=num_records, rng=rng)
-    x = encode_features(design, table).x
+    if covariates is not None:
+        table = _with_covariates(table, covariates, design, num_records=num_records, rng=rng)
+    x, is_complete = encode_features(design, table)
+    if covariates is not None and not is_complete.all():
+        raise ArgumentError(
+            "covariates have rows that the schema drops (missing or unknown): leave them out."
+        )
     if design.outcome is None or not isinstance(model, SimulatingModel):
         return RecordBatch(x=x, y=encode_outcome(design, table).y)
     y = np.asarray(model.simulate(theta, x, rng=rng), dtype=np.float64)
@@ -105,6 +126,38 @@ def prior_draws(model: Model, design: Design, *, num_draws: int, rng: np.random.
     mean, sd = model.prior_moments(design)
     draws: Array = mean + sd * rng.standard_normal((num_draws, len(mean)))
     return draws
+
+
+def check_covariates(covariates: object) -> None:
+    """Refuse what is neither a table nor a simulator of one."""
+    if not (covariates is None or isinstance(covariates, pd.DataFrame) or callable(covariates)):
+        raise ArgumentError(
+            "covariates must be a public DataFrame of predictors, or a function (num_records, rng) that "
+            f"returns one (got {type(covariates).__name__})."
+        )
+    if isinstance(covariates, pd.DataFrame) and not len(covariates):
+        raise ArgumentError("covariates must have rows; leave it out for predictors made up by the schema.")
+
+
+def _with_covariates(
+    table: pd.DataFrame,
+    covariates: Covariates,
+    design: Design,
+    *,
+    num_records: int,
+    rng: np.random.Generator,
+) -> pd.DataFrame:
+    """Return a made-up table with its predictors replaced by those of another source."""
+    if isinstance(covariates, pd.DataFrame):
+        found = covariates.iloc[rng.integers(len(covariates), size=num_records)]
+    else:
+        found = covariates(num_records, rng)
+        if not isinstance(found, pd.DataFrame) or len(found) != num_records:
+            raise ArgumentError(f"covariates must return a DataFrame of the {num_records} rows asked for.")
+    if missing := [name for name in design.predictors if name not in found.columns]:
+        raise ArgumentError(f"covariates lack the predictors {listed(missing)}.")
+    replaced = {name: found[name].to_numpy() for name in design.predictors}
+    return table.assign(**replaced)
 
 
 def _cells(column: Column, *, num_records: int, rng: np.random.Generator) -> "NDArray[np.generic]":

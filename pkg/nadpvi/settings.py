@@ -202,6 +202,7 @@ def resolve_clip_norm(description: ModelDescription, config: DPVIConfig) -> floa
     bound = description.model.gradient_bound(description.design)
     if bound is None:
         raise ArgumentError(
-            f"clip_norm must be given: {description.model.kind} has no gradient bound for this schema."
+            f"clip_norm must be given: {description.model.kind} has no gradient bound for this schema. Or "
+            "leave all settings out and give num_records, a public guess: they are then chosen for it."
         )
     return float(bound)

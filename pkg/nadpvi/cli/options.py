@@ -41,6 +41,7 @@ __all__ = [
     "Quiet",
     "SamplingRate",
     "SchemaFile",
+    "SettingsName",
     "Seed",
     "Steps",
     "SubsamplingNoise",
@@ -75,19 +76,19 @@ ModelSettings = Annotated[
 ]
 Epsilon = Annotated[float, typer.Option("--epsilon", help="Privacy budget epsilon.")]
 Delta = Annotated[float, typer.Option("--delta", help="Privacy budget delta.")]
-Steps = Annotated[int, typer.Option("--steps", help="Number of DP-SGD steps T.")]
+Steps = Annotated[int | None, typer.Option("--steps", help="Number of DP-SGD steps T.")]
 SamplingRate = Annotated[
-    float, typer.Option("--sampling-rate", help="Chance of a record to enter a step, in (0, 1].")
+    float | None, typer.Option("--sampling-rate", help="Chance of a record to enter a step, in (0, 1].")
 ]
 ClipNorm = Annotated[
     float | None,
     typer.Option("--clip-norm", help="Bound on one record's gradient; the model's own when omitted."),
 ]
 PreconditionerU = Annotated[
-    float, typer.Option("--preconditioner-u", help="Weight of scale gradients before clipping.")
+    float | None, typer.Option("--preconditioner-u", help="Weight of scale gradients before clipping.")
 ]
 CurvatureShare = Annotated[
-    float,
+    float | None,
     typer.Option(
         "--curvature-share",
         help="Share of the budget, from 0 to 0.9, for a curvature matrix; about 0.2 for --method dense.",
@@ -102,7 +103,8 @@ LearningRateConstant = Annotated[
     typer.Option("--learning-rate-constant", help="lambda_c of the step size; sqrt(D / 2) when omitted."),
 ]
 InitialU = Annotated[
-    float, typer.Option("--initial-u", help="Start of the guide's scales: their sd is softplus of this.")
+    float | None,
+    typer.Option("--initial-u", help="Start of the guide's scales: their sd is softplus of this."),
 ]
 
 
@@ -149,7 +151,11 @@ PriorTerm = Annotated[
 ]
 NumRecords = Annotated[
     int | None,
-    typer.Option("--num-records", help="A number of records that is public already; see --prior-term."),
+    typer.Option(
+        "--num-records",
+        help="Your public guess at how many records there are: settings are chosen for it. With --prior-term "
+        "per_record, a number that is public already.",
+    ),
 ]
 CheckpointFile = Annotated[
     Path | None,
@@ -160,9 +166,9 @@ Method = Annotated[
     str,
     typer.Option(
         "--method",
-        help="nuts (Stan), exact (independent draws of the same posterior, without Stan, in a moment), or "
-        "laplace (a Gaussian approximation), or dense (a curvature matrix, for correlated or one-hot "
-        "predictors, without Stan).",
+        help="nuts (Stan), exact (independent draws of the same posterior, without Stan, in a moment), "
+        "laplace (a Gaussian approximation), dense (a curvature matrix, for correlated or one-hot "
+        "predictors, without Stan), or auto: dense for a release with a curvature, else nuts.",
     ),
 ]
 Draws = Annotated[int, typer.Option("--draws", help="Kept draws per chain.")]
@@ -170,7 +176,20 @@ Chains = Annotated[int, typer.Option("--chains", help="Number of chains.")]
 Warmup = Annotated[int, typer.Option("--warmup", help="Warm-up iterations per chain.")]
 Seed = Annotated[int | None, typer.Option("--seed", help="Seed of the post-processing; no secret.")]
 EngineName = Annotated[str, typer.Option("--engine", help="Stan engine: auto, cmdstan or stanli.")]
-PhiStarPrior = Annotated[str, typer.Option("--phi-star-prior", help="Prior of the optimum: trace or model.")]
+SettingsName = Annotated[
+    str | None,
+    typer.Option(
+        "--settings",
+        help="suggested (chosen for --num-records, the rule with it), published (the paper's), or plain.",
+    ),
+]
+PhiStarPrior = Annotated[
+    str | None,
+    typer.Option(
+        "--phi-star-prior",
+        help="Prior of the optimum: trace or model. trace when omitted; model where auto is dense.",
+    ),
+]
 CurvaturePrior = Annotated[
     str, typer.Option("--curvature-prior", help="Prior of the curvature: trace, weak or model.")
 ]

@@ -9,14 +9,14 @@ from nadpvi.cli import options
 from nadpvi.cli.console import say, warnings_as_lines
 from nadpvi.cli.model import model_from_options
 from nadpvi.cli.saving import make_and_save, report_release
+from nadpvi.cli.settings import config_from_options
 from nadpvi.cli.summary import print_posterior
-from nadpvi.config import DPVIConfig
 from nadpvi.containers.posterior import Posterior
 from nadpvi.containers.release import Release
 from nadpvi.containers.storage import check_not_an_input, check_writable
 from nadpvi.errors import ArgumentError
-from nadpvi.guides import guide_by_name
 from nadpvi.inference.api import check_inference
+from nadpvi.inference.methods import resolve_method
 from nadpvi.privacy.budget import PrivacyBudget
 from nadpvi.privacy.ledger import Ledger
 from nadpvi.schema import Schema
@@ -38,17 +38,18 @@ def release(
     model: options.Model = "logistic_regression",
     prior_sd: options.PriorSd = None,
     model_setting: options.ModelSettings = None,
-    steps: options.Steps = 1000,
-    sampling_rate: options.SamplingRate = 0.1,
+    settings: options.SettingsName = None,
+    num_records: options.NumRecords = None,
+    steps: options.Steps = None,
+    sampling_rate: options.SamplingRate = None,
     clip_norm: options.ClipNorm = None,
-    preconditioner_u: options.PreconditionerU = 50.0,
-    curvature_share: options.CurvatureShare = 0.0,
+    preconditioner_u: options.PreconditionerU = None,
+    curvature_share: options.CurvatureShare = None,
     learning_rate_constant: options.LearningRateConstant = None,
-    initial_u: options.InitialU = -3.0,
+    initial_u: options.InitialU = None,
     insecure_seed: options.InsecureSeed = None,
     neighbouring_relation: options.NeighbouringRelation = "add_or_remove_one",
     prior_term: options.PriorTerm = "public",
-    num_records: options.NumRecords = None,
     guide: options.Guide = "mean_field",
     collapse: options.Collapse = False,
     storage: options.Storage = "float64",
@@ -66,29 +67,33 @@ def release(
     """
     _check_files([output], inputs=[table, schema, ledger], checkpoint=checkpoint, overwrite=force)
     with warnings_as_lines():
+        made_model = model_from_options(
+            model, outcome=outcome, predictors=predictor, prior_sd=prior_sd, settings=model_setting
+        )
+        budget = PrivacyBudget(epsilon=epsilon, delta=delta, neighbouring_relation=neighbouring_relation)
+        described = Schema.from_toml(schema)
+        config = config_from_options(
+            made_model,
+            budget,
+            schema=described,
+            settings=settings,
+            num_records=num_records,
+            prior_term=prior_term,
+            guide=guide,
+            num_steps=steps,
+            sampling_rate=sampling_rate,
+            clip_norm=clip_norm,
+            preconditioner_u=preconditioner_u,
+            curvature_share=curvature_share,
+            learning_rate_constant=learning_rate_constant,
+            initial_u=initial_u,
+        )
         made = _release(
             table=table,
-            schema=schema,
-            model=model_from_options(
-                model,
-                outcome=outcome,
-                predictors=predictor,
-                prior_sd=prior_sd,
-                settings=model_setting,
-            ),
-            privacy=PrivacyBudget(epsilon=epsilon, delta=delta, neighbouring_relation=neighbouring_relation),
-            config=DPVIConfig(
-                num_steps=steps,
-                sampling_rate=sampling_rate,
-                clip_norm=clip_norm,
-                preconditioner_u=preconditioner_u,
-                curvature_share=curvature_share,
-                learning_rate_constant=learning_rate_constant,
-                initial_u=initial_u,
-                prior_term=prior_term,
-                num_records=num_records,
-                guide=guide_by_name(guide),
-            ),
+            schema=described,
+            model=made_model,
+            privacy=budget,
+            config=config,
             collapse=collapse,
             storage=storage,
             insecure_seed=insecure_seed,
@@ -105,12 +110,12 @@ def release(
 def infer(
     release_file: Annotated[Path, typer.Argument(help="A release, from nadpvi release.", metavar="RELEASE")],
     output: PosteriorOut,
-    method: options.Method = "nuts",
+    method: options.Method = "auto",
     draws: options.Draws = 1000,
     chains: options.Chains = 4,
     warmup: options.Warmup = 1000,
     seed: options.Seed = None,
-    phi_star_prior: options.PhiStarPrior = "trace",
+    phi_star_prior: options.PhiStarPrior = None,
     curvature_prior: options.CurvaturePrior = "trace",
     burn_in: options.BurnInOrAuto = None,
     subsampling_noise: options.SubsamplingNoise = True,
@@ -159,29 +164,30 @@ def fit(
     model: options.Model = "logistic_regression",
     prior_sd: options.PriorSd = None,
     model_setting: options.ModelSettings = None,
-    steps: options.Steps = 1000,
-    sampling_rate: options.SamplingRate = 0.1,
+    settings: options.SettingsName = None,
+    num_records: options.NumRecords = None,
+    steps: options.Steps = None,
+    sampling_rate: options.SamplingRate = None,
     clip_norm: options.ClipNorm = None,
-    preconditioner_u: options.PreconditionerU = 50.0,
-    curvature_share: options.CurvatureShare = 0.0,
+    preconditioner_u: options.PreconditionerU = None,
+    curvature_share: options.CurvatureShare = None,
     learning_rate_constant: options.LearningRateConstant = None,
-    initial_u: options.InitialU = -3.0,
+    initial_u: options.InitialU = None,
     insecure_seed: options.InsecureSeed = None,
     neighbouring_relation: options.NeighbouringRelation = "add_or_remove_one",
     prior_term: options.PriorTerm = "public",
-    num_records: options.NumRecords = None,
     guide: options.Guide = "mean_field",
     collapse: options.Collapse = False,
     storage: options.Storage = "float64",
     ledger: options.LedgerFile = None,
     label: options.Label = "release",
     checkpoint: options.CheckpointFile = None,
-    method: options.Method = "nuts",
+    method: options.Method = "auto",
     draws: options.Draws = 1000,
     chains: options.Chains = 4,
     warmup: options.Warmup = 1000,
     seed: options.Seed = None,
-    phi_star_prior: options.PhiStarPrior = "trace",
+    phi_star_prior: options.PhiStarPrior = None,
     curvature_prior: options.CurvaturePrior = "trace",
     burn_in: options.BurnInOrAuto = None,
     subsampling_noise: options.SubsamplingNoise = True,
@@ -211,32 +217,42 @@ def fit(
         "engine": engine,
         "adapt_delta": adapt_delta,
     }
-    # A missing Stan or a bad setting must be found before the budget is spent, not after.
-    check_inference(num_steps=steps, **sampling)
     with warnings_as_lines():
+        made_model = model_from_options(
+            model, outcome=outcome, predictors=predictor, prior_sd=prior_sd, settings=model_setting
+        )
+        budget = PrivacyBudget(epsilon=epsilon, delta=delta, neighbouring_relation=neighbouring_relation)
+        described = Schema.from_toml(schema)
+        config = config_from_options(
+            made_model,
+            budget,
+            schema=described,
+            settings=settings,
+            num_records=num_records,
+            prior_term=prior_term,
+            guide=guide,
+            num_steps=steps,
+            sampling_rate=sampling_rate,
+            clip_norm=clip_norm,
+            preconditioner_u=preconditioner_u,
+            curvature_share=curvature_share,
+            learning_rate_constant=learning_rate_constant,
+            initial_u=initial_u,
+        )
+        # A missing Stan or a bad setting must be found before the budget is spent, not after.
+        named, prior = resolve_method(
+            method,
+            phi_star_prior=phi_star_prior,
+            has_curvature=config.curvature_share > 0.0,
+            engine=engine,
+        )
+        check_inference(num_steps=config.num_steps, **{**sampling, "method": named, "phi_star_prior": prior})
         made = _release(
             table=table,
-            schema=schema,
-            model=model_from_options(
-                model,
-                outcome=outcome,
-                predictors=predictor,
-                prior_sd=prior_sd,
-                settings=model_setting,
-            ),
-            privacy=PrivacyBudget(epsilon=epsilon, delta=delta, neighbouring_relation=neighbouring_relation),
-            config=DPVIConfig(
-                num_steps=steps,
-                sampling_rate=sampling_rate,
-                clip_norm=clip_norm,
-                preconditioner_u=preconditioner_u,
-                curvature_share=curvature_share,
-                learning_rate_constant=learning_rate_constant,
-                initial_u=initial_u,
-                prior_term=prior_term,
-                num_records=num_records,
-                guide=guide_by_name(guide),
-            ),
+            schema=described,
+            model=made_model,
+            privacy=budget,
+            config=config,
             collapse=collapse,
             storage=storage,
             insecure_seed=insecure_seed,
@@ -266,7 +282,7 @@ def _check_files(
         raise ArgumentError("the output files, --checkpoint among them, must be different.")
 
 
-def _release(*, table: Path, schema: Path, quiet: bool, **settings: Any) -> Release:
+def _release(*, table: Path, schema: Schema, quiet: bool, **settings: Any) -> Release:
     """Call the curator's `release` on files; the result, whole or interrupted, is on disk afterwards."""
     from nadpvi.private.curator import release as make_release
 
@@ -277,7 +293,7 @@ def _release(*, table: Path, schema: Path, quiet: bool, **settings: Any) -> Rele
         return make_release(
             model,
             table,
-            schema=Schema.from_toml(schema),
+            schema=schema,
             progress=not quiet,
             ledger=None if ledger is None else Ledger.open(ledger),
             **settings,

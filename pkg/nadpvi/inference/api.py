@@ -15,7 +15,7 @@ from nadpvi.gradient_model import check_priors, make_gradient_model, window_star
 from nadpvi.gradient_model.sums import DEFAULT_BURN_IN
 from nadpvi.inference.groups import make_groups, used_burn_in
 from nadpvi.inference.health import with_findings
-from nadpvi.inference.methods import Task, find_method
+from nadpvi.inference.methods import Task, find_method, resolve_method
 from nadpvi.inference.nuts import prepare_nuts
 from nadpvi.privacy.randomness import check_seed
 
@@ -25,13 +25,13 @@ __all__ = ["check_inference", "infer"]
 def infer(
     release: Release,
     *,
-    method: Literal["nuts", "exact", "laplace", "dense"] = "nuts",
+    method: Literal["auto", "nuts", "exact", "laplace", "dense"] = "auto",
     draws: int = 1000,
     chains: int = 4,
     warmup: int = 1000,
     seed: int | None = None,
     burn_in: float | Literal["auto"] | None = None,
-    phi_star_prior: Literal["trace", "model"] = "trace",
+    phi_star_prior: Literal["trace", "model"] | None = None,
     curvature_prior: Literal["trace", "weak", "model"] = "trace",
     subsampling_noise: bool = True,
     engine: Literal["auto", "cmdstan", "stanli"] = "auto",
@@ -46,13 +46,15 @@ def infer(
     ----------
     release : Release
         From `nadpvi.release`, a file, or `Release.from_arrays`.
-    method : {"nuts", "exact", "laplace", "dense"}
-        How the post-processing model is sampled. "nuts": Stan's NUTS on ``gradient_model.stan``. "exact":
-        independent draws of the same posterior from quadrature, coordinate by coordinate, in a fraction of
-        the time and without Stan. "laplace": independent draws from a Gaussian at the mode (Eqs. 18 and 19),
-        an approximation. "dense": a curvature matrix for the guide's locations instead of a diagonal, which
-        correlated or one-hot predictors need, by Hamiltonian Monte Carlo without Stan; with the pattern that
-        the schema implies, and with a curvature that was released beside the trace where there is one.
+    method : {"auto", "nuts", "exact", "laplace", "dense"}
+        How the post-processing model is sampled. "auto": "dense" for a release that holds a curvature, unless
+        an `engine` is named, and "nuts" for any other. "nuts": Stan's NUTS on ``gradient_model.stan``.
+        "exact": independent draws of the same posterior from quadrature, coordinate by coordinate, in a
+        fraction of the time and without Stan. "laplace": independent draws from a Gaussian at the mode (Eqs.
+        18 and 19), an approximation. "dense": a curvature matrix for the guide's locations instead of a
+        diagonal, which correlated or one-hot predictors need, by Hamiltonian Monte Carlo without Stan; with
+        the pattern that the schema implies, and with a curvature that was released beside the trace where
+        there is one.
     draws, chains, warmup : int
         Kept draws per chain, number of chains, and warm-up iterations per chain; each at least 1. Without
         chains ("exact", "laplace") `warmup` is ignored, and `chains` only arranges the draws.
@@ -64,7 +66,8 @@ def infer(
         shortest whose window is stationary: `nadpvi.diagnostics.choose_burn_in`. The window of a release
         that holds sums is fixed.
     phi_star_prior : {"trace", "model"}
-        Normal prior around the window's mean (13.3), or the model's own prior where it has one.
+        Normal prior around the window's mean (13.3), or the model's own prior where it has one. When omitted
+        "trace", or "model" where "auto" stands for "dense".
     curvature_prior : {"trace", "weak", "model"}
         Normal prior of v, the curvature before softplus: around its regression estimate with the estimate's
         own sd (13.3), with three times that sd, or around what the guide's scales imply where they settled.
@@ -104,15 +107,21 @@ def infer(
         raise ArgumentError(f"release must be a Release (got {type(release).__name__}).")
     if isinstance(burn_in, str) and burn_in == "auto":
         burn_in = choose_burn_in(release)
+    name, optimum_prior = resolve_method(
+        method,
+        phi_star_prior=phi_star_prior,
+        has_curvature=release.curvature is not None,
+        engine=engine,
+    )
     ready = check_inference(
         num_steps=release.num_steps if release.sums is None else release.sums.num_steps,
-        method=method,
+        method=name,
         draws=draws,
         chains=chains,
         warmup=warmup,
         seed=seed,
         burn_in=burn_in,
-        phi_star_prior=phi_star_prior,
+        phi_star_prior=optimum_prior,
         curvature_prior=curvature_prior,
         subsampling_noise=subsampling_noise,
         engine=engine,
@@ -122,11 +131,11 @@ def infer(
     model = make_gradient_model(
         release,
         burn_in=burn_in,
-        phi_star_prior=phi_star_prior,
+        phi_star_prior=optimum_prior,
         curvature_prior=curvature_prior,
         subsampling_noise=subsampling_noise,
     )
-    chosen = find_method(method)
+    chosen = find_method(name)
     fitted = chosen.sample(
         Task(
             release=release,
@@ -141,13 +150,13 @@ def infer(
         )
     )
     settings = {
-        "method": method,
+        "method": name,
         "curvature": chosen.curvature,
         "engine": f"{fitted.engine_name} {fitted.engine_version}",
         **({"warmup": warmup} if chosen.has_chains else {}),
         **({"adapt_delta": adapt_delta} if chosen.uses_stan else {}),
         "burn_in": burn_in if burn_in is not None else used_burn_in(release),
-        "phi_star_prior": phi_star_prior,
+        "phi_star_prior": optimum_prior,
         "curvature_prior": curvature_prior,
         "subsampling_noise": bool(subsampling_noise),
         "versions": package_versions(),

@@ -15,7 +15,7 @@ from nadpvi.inference.exact import sample_exact
 from nadpvi.inference.laplace import sample_laplace
 from nadpvi.inference.nuts import sample_nuts
 
-__all__ = ["METHODS", "Method", "Task", "find_method"]
+__all__ = ["METHODS", "Method", "Task", "find_method", "resolve_method"]
 
 
 class Task(NamedTuple):
@@ -118,3 +118,36 @@ def find_method(name: object) -> Method:
     if not isinstance(name, str) or name not in METHODS:
         raise ArgumentError(f"method must be one of {', '.join(map(repr, METHODS))} (got {name!r}).")
     return METHODS[name]
+
+
+def resolve_method(
+    method: object, *, phi_star_prior: str | None, has_curvature: bool, engine: object = "auto"
+) -> tuple[str, str]:
+    """Return the method that "auto" stands for, and the prior of phi_star that goes with it.
+
+    Parameters
+    ----------
+    method : str
+        "auto" is "dense" with a curvature that was released, unless a Stan engine is asked for; else "nuts".
+    phi_star_prior : str or None
+        None is "model" where "auto" became "dense", which leaves weak directions to the prior, else "trace".
+    has_curvature : bool
+        Whether the release holds a curvature.
+    engine : str
+        As for `infer`.
+
+    Examples
+    --------
+    >>> resolve_method("auto", phi_star_prior=None, has_curvature=True)
+    ('dense', 'model')
+    >>> resolve_method("dense", phi_star_prior=None, has_curvature=True)
+    ('dense', 'trace')
+    """
+    if isinstance(method, str) and method == "auto":
+        if has_curvature and engine == "auto":
+            return "dense", "model" if phi_star_prior is None else phi_star_prior
+        method = "nuts"
+    if not isinstance(method, str) or method not in METHODS:
+        known = ", ".join(map(repr, ("auto", *METHODS)))
+        raise ArgumentError(f"method must be one of {known} (got {method!r}).")
+    return method, "trace" if phi_star_prior is None else phi_star_prior

@@ -126,7 +126,7 @@ def clipping_norms(
         batch = made_up_records(model, design, theta=theta, num_records=num_rows, rng=rng)
         phi = np.concatenate([theta, scales], axis=1)
         noise = draw_antithetic(rng, num_draws=draws, size=num_params)
-        gradient = _theta_gradient(model, guide.draw(phi, noise[:, None, :]), x=batch.x, y=batch.y)
+        gradient = theta_gradient(model, guide.draw(phi, noise[:, None, :]), x=batch.x, y=batch.y)
         rows = guide.pull_back(phi, theta_gradient=gradient, standard_normal=noise) * settings.preconditioner
         norms.append(linalg.norm(rows, axis=1))
     return np.concatenate(norms)
@@ -139,10 +139,10 @@ def _prior_scores(model: Model, design: Design, *, num_rows: int, rng: np.random
     """
     theta = prior_draws(model, design, num_draws=num_rows, rng=rng)
     batch = made_up_records(model, design, theta=theta, num_records=num_rows, rng=rng, clamp=False)
-    return _theta_gradient(model, theta, x=batch.x, y=batch.y)
+    return theta_gradient(model, theta, x=batch.x, y=batch.y)
 
 
-def _theta_gradient(model: Model, theta: Array, *, x: Array, y: Array) -> Array:
+def theta_gradient(model: Model, theta: Array, *, x: Array, y: Array) -> Array:
     """Return the gradient of each record's log likelihood at its theta, of the shape of `theta`."""
     from autograd import grad
 

@@ -20,12 +20,14 @@ from nadpvi.containers.storage import to_netcdf
 from nadpvi.description import ModelDescription
 from nadpvi.errors import ArgumentError, ModelError
 from nadpvi.gradient_model.sums import DEFAULT_BURN_IN, window_start
+from nadpvi.made_up import Covariates
 from nadpvi.mechanism import Mechanism, make_mechanism
 from nadpvi.models.base import Model, Parameter, SimulatingModel
 from nadpvi.models.custom import CustomModel
 from nadpvi.planning.curvature import mean_field_of
 from nadpvi.planning.expectations import expect_run
 from nadpvi.planning.report import Plan
+from nadpvi.planning.resolve import resolve_config
 from nadpvi.planning.timing import time_run
 from nadpvi.planning.warnings import plan_warnings
 from nadpvi.privacy.budget import NonPrivate, PrivacyBudget
@@ -46,6 +48,7 @@ def plan(
     *,
     schema: Schema,
     num_records: int,
+    covariates: Covariates | None = None,
     burn_in: float = DEFAULT_BURN_IN,
     measure_time: bool = True,
 ) -> Plan:
@@ -62,11 +65,14 @@ def plan(
     privacy : PrivacyBudget or NonPrivate
         The budget of the run.
     config : DPVIConfig, optional
-        Settings of the run.
+        Settings of the run; when omitted those that `nadpvi.suggest_config` chooses for `num_records`.
     schema : Schema
         The public description of the table.
     num_records : int
         A guess at the number of records used, from public knowledge; never count the table for it.
+    covariates : DataFrame or callable, optional
+        Public predictors from which settings are chosen, as for `nadpvi.suggest_config`. The plan itself is
+        made for predictors made up by the schema.
     burn_in : float
         Share of the first steps that inference will leave out, in [0, 1).
     measure_time : bool
@@ -91,8 +97,15 @@ def plan(
     True
     """
     num_records = check_count("num_records", num_records)
-    settings_in = DPVIConfig() if config is None else config
-    _check_types(model, privacy=privacy, config=settings_in, schema=schema)
+    _check_types(model, privacy=privacy, config=DPVIConfig() if config is None else config, schema=schema)
+    settings_in = resolve_config(
+        model,
+        privacy,
+        config,
+        schema=schema,
+        num_records=num_records if config is None else None,
+        covariates=covariates,
+    )
     if settings_in.num_records not in (None, num_records):
         raise ArgumentError(
             f"num_records must be the config's public num_records, {settings_in.num_records} (got "

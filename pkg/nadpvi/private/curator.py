@@ -12,8 +12,10 @@ from nadpvi.containers.release import Release
 from nadpvi.containers.storage import check_netcdf, check_writable
 from nadpvi.description import ModelDescription
 from nadpvi.errors import ArgumentError, FileError
+from nadpvi.made_up import Covariates
 from nadpvi.mechanism import make_mechanism
 from nadpvi.models import Model
+from nadpvi.planning.resolve import resolve_config
 from nadpvi.privacy.budget import NonPrivate, PrivacyBudget
 from nadpvi.privacy.ledger import Ledger
 from nadpvi.privacy.randomness import check_seed, make_streams
@@ -36,6 +38,9 @@ def release(
     schema: Schema,
     privacy: PrivacyBudget | NonPrivate,
     config: DPVIConfig | None = None,
+    num_records: int | None = None,
+    settings: str | None = None,
+    covariates: Covariates | None = None,
     insecure_seed: int | None = None,
     ledger: Ledger | None = None,
     label: str = "release",
@@ -63,7 +68,15 @@ def release(
     privacy : PrivacyBudget or NonPrivate
         The budget, or the explicit switch for a run without noise.
     config : DPVIConfig, optional
-        Public settings of the run.
+        Public settings of the run. In their place:
+    num_records : int, optional
+        A guess at the number of records, from public knowledge (never count the table for it): settings are
+        then chosen for it, as `nadpvi.suggest_config` does, at no cost of privacy.
+    settings : {"suggested", "published", "plain"}, optional
+        "suggested", the rule where `num_records` is given; the paper's own for this kind of model; or
+        ``DPVIConfig()`` as it is, the rule where nothing is given.
+    covariates : DataFrame or callable, optional
+        With `num_records`: public predictors, as for `nadpvi.suggest_config`.
     insecure_seed : int, optional
         For simulation only: makes noise and sampling reproducible, so the result is stamped not private.
         The seed itself is stored nowhere.
@@ -106,24 +119,32 @@ def release(
         accounted for the steps that were drawn; save it, because that much of the budget is spent.
     """
     check_netcdf()
-    settings = config if config is not None else DPVIConfig()
-    check_types(model, schema=schema, privacy=privacy, config=settings)
+    check_types(model, schema=schema, privacy=privacy, config=DPVIConfig() if config is None else config)
     check_ledger(ledger)
     check_callback(callback)
     reading = Reading(collapse=collapse, storage=storage)
     if insecure_seed is not None:
         check_seed("insecure_seed", insecure_seed)
-    description = ModelDescription(model=model, schema=schema, guide=settings.guide)
+    resolved = resolve_config(
+        model,
+        privacy,
+        config,
+        schema=schema,
+        settings=settings,
+        num_records=num_records,
+        covariates=covariates,
+    )
+    description = ModelDescription(model=model, schema=schema, guide=resolved.guide)
     if checkpoint is not None:
         _check_checkpoint(
-            checkpoint, description, privacy=privacy, config=settings, insecure_seed=insecure_seed
+            checkpoint, description, privacy=privacy, config=resolved, insecure_seed=insecure_seed
         )
-    check_model(description, num_draws=settings.monte_carlo_samples)
-    mechanism = make_mechanism(description, privacy=privacy, config=settings)
+    check_model(description, num_draws=resolved.monte_carlo_samples)
+    mechanism = make_mechanism(description, privacy=privacy, config=resolved)
     secret = secrets.token_bytes(32)
     streams = make_streams(insecure_seed=insecure_seed, secret=secret)
-    noise = mechanism.noise_source(streams, num_steps=settings.num_steps)
-    guarantee = mechanism.guarantee(noise, num_steps=settings.num_steps)
+    noise = mechanism.noise_source(streams, num_steps=resolved.num_steps)
+    guarantee = mechanism.guarantee(noise, num_steps=resolved.num_steps)
     if ledger is not None:
         ledger.check(guarantee)
     records = read_records(table, description, reading=reading, rng=streams.rows)

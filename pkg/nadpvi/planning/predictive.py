@@ -1,0 +1,119 @@
+"""What runs meet under the prior predictive distribution, table by table. Public side; no private data.
+
+Parameters are drawn from the prior, and for each a sample of made-up records (`nadpvi.made_up`) stands for
+its table. Averages over the prior (`nadpvi.planning.curvature`) say what to expect; choices that must hold
+for nearly every table need to know how it varies.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+
+from nadpvi.description import ModelDescription
+from nadpvi.guides import MeanField
+from nadpvi.guides.antithetic import draw_antithetic
+from nadpvi.made_up import Covariates, made_up_records, prior_draws
+from nadpvi.planning.curvature import scale_optimum, theta_gradient
+
+__all__ = ["Predictive", "predict_gradients"]
+
+Array = NDArray[np.float64]
+
+_LEAST_RECORDS, _MOST_RECORDS, _RECORDS_PER_PARAMETER = 2000, 8000, 4
+_LEAST_TABLES, _MOST_TABLES = 8, 200
+_MOST_VALUES = 2_000_000  # of all tables' gradients
+_MOST_DRAWN_VALUES = 2_000_000  # of one table's gradients at every draw of the guide
+_LEAST_DRAWN_RECORDS = 50
+
+
+class Predictive(NamedTuple):
+    """Curvatures and gradients of M made-up tables of N records, of which R stand for all.
+
+    Attributes
+    ----------
+    num_records : int
+        N.
+    prior_sd : ndarray, shape (K,)
+    curvature : ndarray, shape (M, K, K)
+        Of the negative ELBO in the locations: N times the mean of score score' over records, which is their
+        expected information, plus the prior's precision.
+    gradients : ndarray, shape (M, R, K)
+        Of each record in the locations, at the table's own parameters and the scales' optimum.
+    scale_norms : ndarray, shape (M, R)
+        Norms of each record's gradient in the scales, before the preconditioner.
+    """
+
+    num_records: int
+    prior_sd: Array
+    curvature: Array
+    gradients: Array
+    scale_norms: Array
+
+    @property
+    def diagonal(self) -> Array:
+        """The curvature of each location by itself, shape (M, K)."""
+        diagonal: Array = np.einsum("mkk->mk", self.curvature)
+        return diagonal
+
+    @property
+    def typical(self) -> Array:
+        """Its geometric mean over the tables, shape (K,)."""
+        mean: Array = np.exp(np.log(self.diagonal).mean(axis=0))
+        return mean
+
+
+def predict_gradients(
+    description: ModelDescription,
+    *,
+    num_records: int,
+    num_draws: int,
+    rng: np.random.Generator,
+    covariates: Covariates | None = None,
+) -> Predictive:
+    """Return what tables drawn from the prior look like to a run near its optimum.
+
+    Parameters
+    ----------
+    description : ModelDescription
+        Its model can simulate. Scales are those of a mean-field guide.
+    num_records : int
+        N.
+    num_draws : int
+        S, draws of the guide a step.
+    rng : numpy.random.Generator
+    covariates : DataFrame or callable, optional
+        Where predictors come from, as in `nadpvi.made_up.made_up_records`.
+
+    Raises
+    ------
+    ModelError
+        If a gradient is not finite.
+    """
+    model, design, guide = description.model, description.design, MeanField()
+    num_params = len(description.names)
+    _, prior_sd = model.prior_moments(design)
+    rows = int(np.clip(_RECORDS_PER_PARAMETER * num_params, _LEAST_RECORDS, _MOST_RECORDS))
+    tables = int(np.clip(_MOST_VALUES // (rows * num_params), _LEAST_TABLES, _MOST_TABLES))
+    drawn = int(np.clip(_MOST_DRAWN_VALUES // (num_draws * num_params), _LEAST_DRAWN_RECORDS, rows))
+    precision = np.diag(prior_sd**-2.0)
+    curvature, gradients, scale_norms = [], [], []
+    for theta in prior_draws(model, design, num_draws=tables, rng=rng):
+        batch = made_up_records(model, design, theta=theta, num_records=rows, rng=rng, covariates=covariates)
+        scores = theta_gradient(model, np.broadcast_to(theta, (rows, num_params)), x=batch.x, y=batch.y)
+        curvature.append(num_records / rows * (scores.T @ scores) + precision)
+        phi = np.concatenate([theta, scale_optimum(guide, np.diag(curvature[-1]))])
+        noise = draw_antithetic(rng, num_draws=num_draws, size=num_params)
+        at = guide.draw(np.broadcast_to(phi, (drawn, len(phi))), noise[:, None, :])
+        moved = theta_gradient(model, at, x=batch.x[:drawn], y=batch.y[:drawn])
+        pulled = guide.pull_back(phi, theta_gradient=moved, standard_normal=noise)
+        gradients.append(pulled[:, :num_params])
+        scale_norms.append(linalg.norm(pulled[:, num_params:], axis=1))
+    return Predictive(
+        num_records=num_records,
+        prior_sd=prior_sd,
+        curvature=np.array(curvature),
+        gradients=np.array(gradients),
+        scale_norms=np.array(scale_norms),
+    )
