@@ -8,6 +8,7 @@ import warnings
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from nadpvi.bijectors import inverse_softplus
 from nadpvi.checks import check_count
@@ -86,14 +87,16 @@ def sample_dense(
         release, model=model, burn_in=DEFAULT_BURN_IN if burn_in is None else burn_in, prior=prior
     )
     size = dense.sums.num_parameters
-    block = sample_dense_block(
-        dense,
-        draws=draws,
-        chains=chains,
-        warmup=warmup,
-        rng=np.random.default_rng(block_seed),
-        keep_hessian=chains * draws * size**2 <= _MOST_HESSIAN_NUMBERS,
-    )
+    # Threads of BLAS wait for each other on matrices this small: five coefficients took seven times as long.
+    with threadpool_limits(limits=1, user_api="blas"):
+        block = sample_dense_block(
+            dense,
+            draws=draws,
+            chains=chains,
+            warmup=warmup,
+            rng=np.random.default_rng(block_seed),
+            keep_hessian=chains * draws * size**2 <= _MOST_HESSIAN_NUMBERS,
+        )
     phi_star, curvature, tau = block.phi_star, block.curvature, block.tau
     if size < model.num_parameters:
         rest = sample_exact(model.take(slice(size, None)), draws=draws, chains=chains, seed=rest_seed)
