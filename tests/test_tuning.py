@@ -10,9 +10,9 @@ import pytest
 import nadpvi as na
 from nadpvi import tuning
 from nadpvi.errors import ArgumentError
-from nadpvi.models import BernoulliBeta, ExponentialGamma, LogisticRegression
+from nadpvi.models import BernoulliBeta, LogisticRegression
 from nadpvi.tuning import api, tune
-from nadpvi.tuning.candidates import make_candidates, predictive_scales
+from nadpvi.tuning.candidates import make_candidates
 
 BUDGET = na.PrivacyBudget(epsilon=0.3, delta=1e-5)
 COLUMNS = {
@@ -29,27 +29,32 @@ def quick(monkeypatch):
     monkeypatch.setattr(api, "_RUNGS", ((9, 30), (3, 60), (2, 150)))
 
 
-def test_scales_are_those_of_the_prior_predictive_distribution():
-    """Waits are exponential with rate exp(theta): a record's gradient is 1 - rate * wait, of variance 1."""
-    model = ExponentialGamma(outcome="wait", prior_shape=8.0, prior_rate=2.0)
-    found = predictive_scales(model, schema=SCHEMA, num_records=5000, rng=np.random.default_rng(1))
-    assert found.gradient_norm == pytest.approx(-np.log(0.01) - 1.0, rel=0.03)
-    prior_variance = model.prior_moments(model.design(SCHEMA))[1][0] ** 2
-    assert found.posterior_sd == pytest.approx((5000 + 1 / prior_variance) ** -0.5, rel=0.02)
-    coin = predictive_scales(COIN, schema=SCHEMA, num_records=5000, rng=np.random.default_rng(1))
-    assert 0.5 < coin.gradient_norm < 0.85  # the larger of p and 1 - p, p ~ Beta(10, 10)
+def test_candidates_fill_the_space_around_what_is_suggested():
+    base = na.suggest_config(COIN, BUDGET, schema=SCHEMA, num_records=5000)
+    configs = make_candidates(base, count=48, seed=3)
+    assert configs[0] == base
+    assert configs == make_candidates(base, count=48, seed=3)
+    assert configs != make_candidates(base, count=48, seed=4)
+    ratios = np.array([config.clip_norm / base.clip_norm for config in configs[1:]])
+    assert 0.74 < ratios.min() < 0.8
+    assert 1.4 < ratios.max() < 1.51
+    assert {config.num_steps for config in configs} == {300, 900}
 
 
-def test_candidates_fill_the_space_and_hold_the_default():
-    scales = predictive_scales(COIN, schema=SCHEMA, num_records=5000, rng=np.random.default_rng(1))
-    configs = make_candidates(scales, count=48, seed=3)
-    assert configs[0] == na.DPVIConfig()
-    assert configs == make_candidates(scales, count=48, seed=3)
-    assert configs != make_candidates(scales, count=48, seed=4)
-    ratios = np.array([config.clip_norm / scales.gradient_norm for config in configs[1:]])
-    assert 0.59 < ratios.min() < 0.7
-    assert 2.1 < ratios.max() < 2.51
-    assert {config.num_steps for config in configs} == {300, 1000}
+def test_three_times_the_steps_are_a_third_of_the_size():
+    """The scatter of the iterates, n lambda kappa h / 2, goes by what the space says, whatever the steps."""
+    base = na.suggest_config(COIN, BUDGET, schema=SCHEMA, num_records=5000)
+    for config in make_candidates(base, count=30, seed=1)[1:]:
+        for kind in ("mu", "u"):
+            label = f"{kind}[probability]"
+            relaxed = [
+                each.num_steps
+                * each.learning_rate
+                * each.learning_rate_factors[label]
+                * (each.preconditioner_u if kind == "u" else 1.0)
+                for each in (config, base)
+            ]
+            assert 0.49 < relaxed[0] / relaxed[1] < 2.02
 
 
 def test_it_is_deterministic_keeps_what_it_tried_and_says_so(quick, tmp_path):
@@ -65,7 +70,7 @@ def test_it_is_deterministic_keeps_what_it_tried_and_says_so(quick, tmp_path):
         assert other.config == first.config
         assert other.table.equals(first.table)
     last = first.table[first.table["rung"] == 2]
-    assert last.iloc[0]["clip_norm"] == (first.config.clip_norm or 1.0)  # 1 is the model's own bound
+    assert last.iloc[0]["clip_norm"] == first.config.clip_norm
     assert f"{len(first.table)} trials" in repr(first)
     # The best third of each rung is what the next one holds, in order of merit.
     ranked = first.table[first.table["rung"] == 0].sort_values("rank").head(3)

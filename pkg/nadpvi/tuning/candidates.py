@@ -1,93 +1,62 @@
-"""Settings to try: a space-filling set around scales that the prior predictive distribution gives."""
+"""Settings to try: a space-filling set around those that are suggested."""
 
 import dataclasses
 import math
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import qmc
 
-from nadpvi.bijectors import inverse_softplus
 from nadpvi.config import DPVIConfig
-from nadpvi.made_up import prior_draws
-from nadpvi.models.base import ExponentialFamily, RecordBatch, SimulatingModel
-from nadpvi.schema import Schema
 
-__all__ = ["Scales", "make_candidates", "predictive_scales"]
+__all__ = ["make_candidates"]
 
 Array = NDArray[np.float64]
 
-_PRIOR_DRAWS, _RECORDS = 400, 200
-_NORM_QUANTILE = 0.99
-# Of clip norm over the typical largest gradient, preconditioner, step size over sqrt(D / 2), and the start of
-# the scales about the expected one; the last chooses the number of steps.
-_LOW = np.array([math.log(0.6), math.log(3.0), math.log(0.3), -0.7, 0.0])
-_HIGH = np.array([math.log(2.5), math.log(100.0), math.log(3.0), 0.7, 1.0])
-_STEPS = (300, 1000)
+# Logarithms of factors of the clip norm, the preconditioner and the step sizes of locations and of scales; what
+# is added to the start of the scales; and what chooses the number of steps.
+_LOW = np.array([math.log(0.75), math.log(0.1), math.log(0.5), math.log(0.5), -0.7, 0.0])
+_HIGH = np.array([math.log(1.5), math.log(3.0), math.log(2.0), math.log(2.0), 0.7, 1.0])
+_MORE_STEPS = 3
 
 
-class Scales(NamedTuple):
-    """What the prior predictive distribution says of a run.
+def make_candidates(base: DPVIConfig, *, count: int, seed: int) -> list[DPVIConfig]:
+    """Return `base` and `count` - 1 settings around it, from a scrambled Halton sequence.
 
-    Attributes
+    Parameters
     ----------
-    gradient_norm : float
-        The norm that one record's gradient in the locations exceeds in one of a hundred cases.
-    posterior_sd : float
-        Geometric mean over the parameters of the sd that the records alone would leave.
+    base : DPVIConfig
+        From `nadpvi.suggest_config`.
+    count, seed : int
+        How many, and the seed of the sequence.
     """
-
-    gradient_norm: float
-    posterior_sd: float
-
-
-def predictive_scales(
-    model: ExponentialFamily, *, schema: Schema, num_records: int, rng: np.random.Generator
-) -> Scales:
-    """Return the scales of a run, from parameters drawn from the prior and records drawn from them.
-
-    A parameter's sd is that of the normal approximation, ``(N I + prior precision)^(-1/2)`` with the Fisher
-    information I, the mean square of a record's gradient, averaged over the prior.
-    """
-    assert isinstance(model, SimulatingModel)  # checked by the caller
-    design = model.design(schema)
-    theta = prior_draws(model, design, num_draws=_PRIOR_DRAWS, rng=rng)
-    x = np.empty((_RECORDS, 0))
-    low, high = design.outcome_bounds
-    gradients = []
-    for one in theta:
-        y = np.clip(np.asarray(model.simulate(one, x, rng=rng), dtype=np.float64), low, high)
-        statistics = model.statistics(RecordBatch(x=x, y=y), num_params=len(one))
-        natural = model.natural_gradient(one)
-        gradients.append(statistics @ natural[:-1] + natural[-1])
-    found = np.array(gradients)
-    _, prior_sd = model.prior_moments(design)
-    precision = num_records * np.square(found).mean(axis=(0, 1)) + 1.0 / np.square(prior_sd)
-    return Scales(
-        gradient_norm=float(np.quantile(np.linalg.norm(found, axis=2), _NORM_QUANTILE)),
-        posterior_sd=float(np.exp(-0.5 * np.log(precision).mean())),
-    )
-
-
-def make_candidates(scales: Scales, *, count: int, seed: int) -> list[DPVIConfig]:
-    """Return the default settings and `count` - 1 others, from a scrambled Halton sequence."""
     points = qmc.Halton(d=len(_LOW), scramble=True, seed=np.random.default_rng(seed)).random(count - 1)
-    return [DPVIConfig(), *(_settings(point, scales) for point in qmc.scale(points, _LOW, _HIGH))]
+    return [base, *(_moved(base, point) for point in qmc.scale(points, _LOW, _HIGH))]
 
 
-def _settings(point: Array, scales: Scales) -> DPVIConfig:
+def _moved(base: DPVIConfig, point: Array) -> DPVIConfig:
     """Return the settings at a point of the space, with three significant digits."""
-
-    def rounded(value: float) -> float:
-        return float(f"{value:.3g}")
-
-    start = float(inverse_softplus(np.array(scales.posterior_sd))) + point[3]
+    # As suggested ones have.
+    assert base.clip_norm is not None
+    assert base.learning_rate is not None
+    clip, preconditioner, step, scale_step = np.exp(point[:4])
+    longer = _MORE_STEPS if point[5] >= 0.5 else 1
+    # Three times the steps of a third of the size: the same scatter of the iterates, in smaller steps.
+    factors = {
+        label: _rounded(factor if label.startswith("mu[") else factor * scale_step / (step * preconditioner))
+        for label, factor in (base.learning_rate_factors or {}).items()
+    }
     return dataclasses.replace(
-        DPVIConfig(),
-        clip_norm=rounded(scales.gradient_norm * math.exp(point[0])),
-        preconditioner_u=rounded(math.exp(point[1])),
-        learning_rate_constant=rounded(math.exp(point[2])),
-        initial_u=rounded(max(start, -20.0)),
-        num_steps=_STEPS[int(point[4] >= 0.5)],
+        base,
+        clip_norm=_rounded(base.clip_norm * clip),
+        preconditioner_u=_rounded(base.preconditioner_u * preconditioner),
+        learning_rate=_rounded(base.learning_rate * step / longer),
+        learning_rate_factors=factors,
+        initial_u=_rounded(max(base.initial_u + point[4], -20.0)),
+        num_steps=base.num_steps * longer,
     )
+
+
+def _rounded(value: float) -> float:
+    """Return a setting with three significant digits."""
+    return float(f"{value:.3g}")

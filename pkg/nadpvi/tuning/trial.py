@@ -27,10 +27,13 @@ Array = NDArray[np.float64]
 # The number of records is a guess: a third of the tables have fewer, and a third more, by this factor.
 SPREAD = math.sqrt(2.0)
 _DRAWS = 200
+_REFERENCES = 5
 
 
 def run_trial(task: Task) -> dict[str, Array]:
     """Return scores in units of each parameter's prior sd: ``crps`` and ``sd``, and ``z``, all (R, K).
+
+    And ``joint``, (R, 5), for the coverage of all parameters together.
 
     Parameters
     ----------
@@ -59,6 +62,6 @@ def run_trial(task: Task) -> dict[str, Array]:
             draws = exact_theta(
                 [traces.release(index) for index in range(len(seeds))], draws=_DRAWS, seed=seeds[0]
             )
-        parts.append(score_many(draws, np.array(tables.theta), seeds=seeds, num_references=1))
-    joined = {name: np.concatenate([part[name] for part in parts]) for name in ("crps", "sd", "z")}
-    return {"crps": joined["crps"] / prior_sd, "sd": joined["sd"] / prior_sd, "z": joined["z"]}
+        parts.append(score_many(draws, np.array(tables.theta), seeds=seeds, num_references=_REFERENCES))
+    joined = {name: np.concatenate([part[name] for part in parts]) for name in ("crps", "sd", "z", "joint")}
+    return {**joined, "crps": joined["crps"] / prior_sd, "sd": joined["sd"] / prior_sd}
