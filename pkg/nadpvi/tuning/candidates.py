@@ -13,8 +13,8 @@ __all__ = ["make_candidates"]
 
 Array = NDArray[np.float64]
 
-# Logarithms of factors of the clip norm, the preconditioner and the step sizes of locations and of scales; what
-# is added to the start of the scales; and what chooses the number of steps.
+# Logarithms of factors of the clip norm, the preconditioner and the step sizes of locations and of scales;
+# what is added to the start of the scales; and what chooses the number of steps.
 _LOW = np.array([math.log(0.75), math.log(0.1), math.log(0.5), math.log(0.5), -0.7, 0.0])
 _HIGH = np.array([math.log(1.5), math.log(3.0), math.log(2.0), math.log(2.0), 0.7, 1.0])
 _MORE_STEPS = 3
