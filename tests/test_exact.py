@@ -532,5 +532,7 @@ def test_infer_needs_no_stan(method, monkeypatch, tmp_path):
 
 
 def test_unknown_method_lists_the_known():
-    with pytest.raises(ArgumentError, match=r"method must be one of 'auto', 'nuts', 'exact', 'laplace'.*'vi'"):
+    with pytest.raises(
+        ArgumentError, match=r"method must be one of 'auto', 'nuts', 'exact', 'laplace'.*'vi'"
+    ):
         api.infer(small_release(), method="vi")

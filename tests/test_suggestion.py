@@ -180,6 +180,35 @@ class TestSuggestion:
         assert first != na.suggest_config(WAIT, BUDGET, schema=SCHEMA, num_records=9000)
         assert na.DPVIConfig.from_dict(json.loads(json.dumps(first.to_dict()))) == first
 
+    def test_scales_that_are_drowned_stay_where_they_start(self):
+        """A helper found runs that diverged: scales took steps as if the trace told them anything."""
+        model = na.models.LinearRegression(outcome="wait", predictors=["dose"])
+        rng = np.random.default_rng(0)
+        table = pd.DataFrame({"dose": rng.uniform(-2, 2, 60), "wait": rng.uniform(0, 3, 60)})
+        for seed in range(3):
+            made = na.release(model, table, schema=SCHEMA, privacy=BUDGET, num_records=60, insecure_seed=seed)
+            assert np.abs(made.phi).max() < 30
+
+    def test_the_clip_norm_grows_with_what_the_preconditioner_adds(self):
+        """Held to the locations' bound, 1.41, with a preconditioner of 1e5 it cut every gradient."""
+        die = na.models.CategoricalDirichlet(outcome="die")
+        budget = na.PrivacyBudget(epsilon=1.0, delta=1e-6)
+        config = na.suggest_config(die, budget, schema=SCHEMA, num_records=5000)
+        found = predicted(die)
+        norms = np.hypot(linalg.norm(found.gradients, axis=2), config.preconditioner_u * found.scale_norms)
+        assert (norms > config.clip_norm).mean() < 0.1
+
+    def test_outcomes_beyond_their_bounds_do_not_decide(self):
+        """A prior wider than the schema draws tables that clamping would make anything but the model's."""
+        schema = na.Schema.from_dict(
+            {"columns": {name: {"kind": "real", "lower": -9, "upper": 9} for name in ("dose", "wait")}}
+        )
+        wide = na.models.LinearRegression(outcome="wait", predictors=["dose"], prior_sd=20.0)
+        described = ModelDescription(model=wide, schema=schema, guide=na.MeanField())
+        found = predict_gradients(described, num_records=500, num_draws=4, rng=np.random.default_rng(1))
+        typical = np.abs(found.gradients.mean(axis=1)) / found.gradients.std(axis=1)
+        assert np.median(typical) < 0.1  # gradients vanish on average at the table's own parameters
+
     def test_a_loose_budget_raises_the_sampling_rate(self):
         """At epsilon 10 and rate 0.1, 300 steps would leave the regime in which subsampling pays."""
         loose = na.PrivacyBudget(epsilon=10.0, delta=1e-5)
@@ -248,6 +277,21 @@ class TestResolving:
         made = na.release(COIN, table, schema=SCHEMA, privacy=BUDGET, num_records=500, insecure_seed=1)
         assert made.config == na.suggest_config(COIN, BUDGET, schema=SCHEMA, num_records=500)
 
+    def test_what_the_settings_rest_on_is_assumed_public(self, tmp_path):
+        table = pd.DataFrame({"well": ["no", "yes"] * 200})
+        made = na.release(COIN, table, schema=SCHEMA, privacy=BUDGET, num_records=567, insecure_seed=1)
+        assert any("567" in item for item in made.guarantee.assumed_public)
+        made.save(tmp_path / "r.nc")
+        assert na.Release.load(tmp_path / "r.nc").config.suggested_for == 567
+        silent = dataclasses.replace(made.guarantee, assumed_public=("schema",))
+        with pytest.raises(ArgumentError, match="number of records, 567"):
+            dataclasses.replace(made, guarantee=silent)
+
+    def test_the_private_table_is_no_source_of_settings(self):
+        table = pd.DataFrame({"dose": [0.0, 1.0], "ward": ["a", "b"], "well": ["no", "yes"]})
+        with pytest.raises(ArgumentError, match="private table"):
+            na.release(LOGISTIC, table, schema=SCHEMA, privacy=BUDGET, num_records=100, covariates=table)
+
     def test_a_model_without_a_bound_needs_no_clip_norm_then(self):
         rng = np.random.default_rng(0)
         table = pd.DataFrame({"dose": rng.uniform(-2, 2, 300), "visits": rng.integers(0, 9, 300)})
@@ -303,6 +347,28 @@ class TestCommandLine:
         )
         assert made.config == dataclasses.replace(chosen, num_steps=120)
         assert made.curvature is not None
+
+    def test_replaced_options_keep_the_pace(self, files):
+        out = files / "r.nc"
+        table = str(files / "t.csv")
+        options = ("--sampling-rate", "0.5", "--preconditioner-u", "20", "--steps", "600")
+        done = self.run(files, "release", table, "-o", str(out), "--num-records", "400", *options, "-q")
+        assert done.exit_code == 0, done.output
+        found = na.Release.load(out).config
+        chosen = na.suggest_config(
+            na.models.LogisticRegression(outcome="well"),
+            na.PrivacyBudget(epsilon=1, delta=1e-5),
+            schema=na.Schema.from_toml(files / "s.toml"),
+            num_records=400,
+        )
+
+        def pace(config, label):
+            step = config.learning_rate * config.learning_rate_factors[label] * config.sampling_rate
+            weight = config.preconditioner_u if label.startswith("u[") else 1.0
+            return step * weight * config.num_steps
+
+        for label in ("mu[dose]", "u[dose]"):
+            assert pace(found, label) == pytest.approx(pace(chosen, label))
 
     def test_published_settings_go_by_name(self, files):
         out = files / "r.nc"

@@ -84,6 +84,9 @@ class DPVIConfig:
     num_records : int, optional
         A *public* number of records N >= 1, for prior_term="per_record" only: each record carries 1/N of
         the prior. Never counted from a table; the guarantee lists it among what is assumed public.
+    suggested_for : int, optional
+        The number of records that `nadpvi.suggest_config` chose these settings for. Nothing depends on it;
+        the guarantee lists it among what is assumed public.
 
     Examples
     --------
@@ -112,6 +115,7 @@ class DPVIConfig:
     guide: Guide = dataclasses.field(default_factory=MeanField)
     prior_term: str = "public"
     num_records: int | None = None
+    suggested_for: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("num_steps", "monte_carlo_samples", "thin"):
@@ -206,8 +210,9 @@ class DPVIConfig:
         """Refuse a prior term that is unknown, or that lacks its record count or has one for nothing."""
         if self.prior_term not in ("public", "per_record"):
             raise ArgumentError(f'prior_term must be "public" or "per_record" (got {self.prior_term!r}).')
-        if self.num_records is not None:
-            object.__setattr__(self, "num_records", check_count("num_records", self.num_records))
+        for name in ("num_records", "suggested_for"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, check_count(name, getattr(self, name)))
         if self.prior_term == "per_record" and self.num_records is None:
             raise ArgumentError(
                 'prior_term="per_record" needs num_records, a number of records that is public already; '

@@ -152,6 +152,11 @@ class Mechanism:
             public.append(f"which column tells persons apart ({person.column})")
         if self.settings.num_records is not None:
             public.append(f"the number of records, given as {self.settings.num_records}")
+        if self.config.suggested_for is not None:
+            public.append(
+                f"the number of records, guessed as {self.config.suggested_for}, and predictors from which "
+                "settings were chosen"
+            )
         if self.selection is not None:
             public.append("the candidates among which these settings were chosen")
         if was_interrupted:

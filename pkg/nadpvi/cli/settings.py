@@ -48,6 +48,8 @@ def config_from_options(
         guide=None if guide == "mean_field" else guide_by_name(guide),
     )
     changes = {name: value for name, value in given.items() if value is not None}
+    if chosen.learning_rate is not None:
+        changes = {**_kept_pace(chosen, changes), **changes}
     if "learning_rate_constant" in changes:
         # The heuristic step size replaces the one that was chosen.
         changes |= {"learning_rate": None, "learning_rate_factors": None}
@@ -57,3 +59,23 @@ def config_from_options(
     return dataclasses.replace(
         chosen, prior_term=prior_term, num_records=num_records if per_record else None, **changes
     )
+
+
+def _kept_pace(chosen: DPVIConfig, changes: dict[str, Any]) -> dict[str, Any]:
+    """Return step sizes with which iterates move as they were meant to, with other rates, steps or weights.
+
+    What counts is step size times sampling rate, in a scale times its preconditioner, over all steps. Fewer
+    steps keep their size, since larger ones could be unsteady.
+    """
+    assert chosen.learning_rate is not None  # checked by the caller
+    by_rate = chosen.sampling_rate / float(changes.get("sampling_rate", chosen.sampling_rate))
+    by_steps = min(1.0, chosen.num_steps / int(changes.get("num_steps", chosen.num_steps)))
+    by_weight = chosen.preconditioner_u / float(changes.get("preconditioner_u", chosen.preconditioner_u))
+    factors = {
+        label: factor if label.startswith("mu[") else factor * by_weight
+        for label, factor in (chosen.learning_rate_factors or {}).items()
+    }
+    return {
+        "learning_rate": chosen.learning_rate * by_rate * by_steps,
+        "learning_rate_factors": factors or None,
+    }

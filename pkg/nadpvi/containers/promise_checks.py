@@ -137,9 +137,9 @@ def check_run(
             raise ArgumentError(
                 f"guarantee has num_steps {guarantee.num_steps}, but its configuration {config.num_steps}."
             )
-        number = config.num_records
-        if number is not None and not any(str(number) in item for item in guarantee.assumed_public):
-            raise ArgumentError(f"guarantee must name the number of records, {number}, as public.")
+        for number in (config.num_records, config.suggested_for):
+            if number is not None and not any(str(number) in item for item in guarantee.assumed_public):
+                raise ArgumentError(f"guarantee must name the number of records, {number}, as public.")
     if guarantee.num_steps < least:
         raise ArgumentError(
             f"guarantee must be that of this trace: it is for {guarantee.num_steps} steps, and {least} are "

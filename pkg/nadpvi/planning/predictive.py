@@ -15,6 +15,7 @@ from nadpvi.description import ModelDescription
 from nadpvi.guides import MeanField
 from nadpvi.guides.antithetic import draw_antithetic
 from nadpvi.made_up import Covariates, made_up_records, prior_draws
+from nadpvi.models.base import RecordBatch
 from nadpvi.planning.curvature import scale_optimum, theta_gradient
 
 __all__ = ["Predictive", "predict_gradients"]
@@ -26,6 +27,7 @@ _LEAST_TABLES, _MOST_TABLES = 8, 200
 _MOST_VALUES = 2_000_000  # of all tables' gradients
 _MOST_DRAWN_VALUES = 2_000_000  # of one table's gradients at every draw of the guide
 _LEAST_DRAWN_RECORDS = 50
+_MOST_CLAMPED = 0.01  # share of a table's outcomes
 
 
 class Predictive(NamedTuple):
@@ -98,11 +100,13 @@ def predict_gradients(
     tables = int(np.clip(_MOST_VALUES // (rows * num_params), _LEAST_TABLES, _MOST_TABLES))
     drawn = int(np.clip(_MOST_DRAWN_VALUES // (num_draws * num_params), _LEAST_DRAWN_RECORDS, rows))
     precision = np.diag(prior_sd**-2.0)
-    curvature, gradients, scale_norms = [], [], []
+    curvature, gradients, scale_norms, clamped = [], [], [], []
     for theta in prior_draws(model, design, num_draws=tables, rng=rng):
         batch = made_up_records(model, design, theta=theta, num_records=rows, rng=rng, covariates=covariates)
         scores = theta_gradient(model, np.broadcast_to(theta, (rows, num_params)), x=batch.x, y=batch.y)
         curvature.append(num_records / rows * (scores.T @ scores) + precision)
+        batch, share = _clamped(batch, *design.outcome_bounds)
+        clamped.append(share)
         phi = np.concatenate([theta, scale_optimum(guide, np.diag(curvature[-1]))])
         noise = draw_antithetic(rng, num_draws=num_draws, size=num_params)
         at = guide.draw(np.broadcast_to(phi, (drawn, len(phi))), noise[:, None, :])
@@ -110,10 +114,28 @@ def predict_gradients(
         pulled = guide.pull_back(phi, theta_gradient=moved, standard_normal=noise)
         gradients.append(pulled[:, :num_params])
         scale_norms.append(linalg.norm(pulled[:, num_params:], axis=1))
+    chosen = _within_bounds(np.array(clamped))
     return Predictive(
         num_records=num_records,
         prior_sd=prior_sd,
-        curvature=np.array(curvature),
-        gradients=np.array(gradients),
-        scale_norms=np.array(scale_norms),
+        curvature=np.array(curvature)[chosen],
+        gradients=np.array(gradients)[chosen],
+        scale_norms=np.array(scale_norms)[chosen],
     )
+
+
+def _clamped(batch: RecordBatch, low: float, high: float) -> tuple[RecordBatch, float]:
+    """Return records with their outcomes held to their column's bounds, and the share that this changes."""
+    y = np.clip(batch.y, low, high)
+    return RecordBatch(x=batch.x, y=y), float((y != batch.y).mean())
+
+
+def _within_bounds(clamped: Array) -> NDArray[np.intp]:
+    """Return the tables that the outcome's public bounds allow for; the likeliest few where hardly any are.
+
+    A prior may be far wider than what the schema says can happen. A table of which much was clamped is not
+    the model's own any more: its gradients do not vanish at its parameters.
+    """
+    allowed = np.flatnonzero(clamped <= _MOST_CLAMPED)
+    fewest = min(_LEAST_TABLES, len(clamped))
+    return allowed if len(allowed) >= fewest else np.argsort(clamped, kind="stable")[:fewest]

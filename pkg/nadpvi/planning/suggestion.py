@@ -12,9 +12,9 @@ prior's sd; and the number of steps is the smallest at which the fastest directi
 Clipping to C moves a location's optimum by about N E[g - clip(g)] / h, and the noise grows with C. The clip
 norm is the least with which that shift is a twentieth of the posterior's sd, root mean square over parameters
 and over tables that the prior expects, and no curvature loses more than a twentieth; never more than the
-model's own bound. (With a tenth, and over 95 % of the tables, the others inflated z on Beta-Bernoulli.) Of
-the scales' preconditioner beta_u, which takes a part of the norm and divides the scales' noise, the value is
-chosen with which the expected sds, the guide's error included, are smallest.
+model's own bound allows. (With a tenth, and over 95 % of the tables, the others inflated z on Beta-
+Bernoulli.) Of the scales' preconditioner beta_u, which takes a part of the norm and divides the scales'
+noise, the value is chosen with which the expected sds, the guide's error included, are smallest.
 """
 
 import math
@@ -46,6 +46,7 @@ Array = NDArray[np.float64]
 
 _SCATTER = 14.0  # R^2
 _PRIOR_SCATTER = 4.0  # the most that scatter may be in all locations together, as squares in prior sds
+_SCALE_SCATTER = 1.0  # the most that the scatter of a scale's logarithm may be
 _STEADY = 0.5  # the most that lambda kappa h may be, in the fastest direction
 _FEWEST_STEPS, _MOST_STEPS = 300, 2000
 _SAMPLING_RATES = (0.1, 0.2, 0.5, 1.0)
@@ -142,7 +143,9 @@ def suggest_config(
     # A scale's own curvature is 2, or 1/2 for the variance: its R^2 shall be the same.
     start = inverse_softplus(found.typical**-0.5)
     scale_curvature = float(np.median(MeanField().scale_curvature(start)))
-    scale_step = 2.0 * _SCATTER / (_window(num_steps) * scale_curvature) / clipping.preconditioner_u
+    scale_error = 0.5 * window_noise / clipping.preconditioner_u
+    scatter = min(_SCATTER, (_SCALE_SCATTER / max(scale_error, 1e-300)) ** 2)
+    scale_step = 2.0 * scatter / (_window(num_steps) * scale_curvature) / clipping.preconditioner_u
     rate_base = _rounded(float(np.exp(np.log(steps).mean())) / rate)
     labels = description.phi_labels
     wanted = [*steps, *[scale_step] * (len(labels) - len(steps))]
@@ -158,6 +161,7 @@ def suggest_config(
         initial_u=_rounded(float(np.median(start))),
         curvature_share=share,
         guide=guide,
+        suggested_for=num_records,
     )
 
 
@@ -228,20 +232,23 @@ def _choose_clipping(found: Predictive, *, noise: float, bound: float | None) ->
     best = (math.inf, _Clipping(1.0, 1.0))
     for preconditioner in _PRECONDITIONERS:
         norms = np.hypot(location_norms, preconditioner * found.scale_norms)
-        clip_norm = _least_clip_norm(found, norms=norms, noise=noise, bound=bound)
+        clip_norm = _least_clip_norm(found, norms=norms, noise=noise)
+        if bound is not None:
+            clip_norm = min(clip_norm, math.hypot(bound, float(preconditioner * found.scale_norms.max())))
         # Of log sd(u) at its optimum, whose curvature is 2 whatever u's is.
         scale_error = min(0.5 * noise * clip_norm / preconditioner, 1.0)
-        told = np.minimum(noise * clip_norm / typical, found.prior_sd)
+        # Not held to the prior's: a location that is drowned by one clip norm is drowned deeper by the next.
+        told = noise * clip_norm / typical
         spread = float(np.log((1.0 + scale_error**2) / typical + told**2).mean())
         if spread < best[0]:
             best = (spread, _Clipping(_rounded(clip_norm), _rounded(float(preconditioner))))
     return best[1]
 
 
-def _least_clip_norm(found: Predictive, *, norms: Array, noise: float, bound: float | None) -> float:
+def _least_clip_norm(found: Predictive, *, norms: Array, noise: float) -> float:
     """Return the smallest clip norm whose clipping does no harm.
 
-    Found by bisection between the largest norm and a small part of it; `bound` where that is smaller.
+    Found by bisection between the largest norm and a small part of it.
     """
     high = float(norms.max())
     if high == 0.0:
@@ -253,7 +260,7 @@ def _least_clip_norm(found: Predictive, *, norms: Array, noise: float, bound: fl
             low = middle
         else:
             high = middle
-    return high if bound is None else min(high, bound)
+    return high
 
 
 def _clips_too_much(found: Predictive, *, norms: Array, clip_norm: float, noise: float) -> bool:

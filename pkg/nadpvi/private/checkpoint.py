@@ -240,6 +240,9 @@ def _settings(mechanism: Mechanism) -> dict[str, Any]:
     if not isinstance(privacy, PrivacyBudget):
         raise ArgumentError("a checkpoint is for a private run.")
     config = mechanism.config.to_dict()
+    if config["suggested_for"] is None:
+        # As checkpoints were written before: their fingerprints still hold.
+        del config["suggested_for"]
     curvature = {"curvature_noise_multiplier": mechanism.curvature_noise_multiplier}
     if mechanism.curvature_noise_multiplier is None:
         # As checkpoints were written before a curvature could be released: their fingerprints still hold.

@@ -125,6 +125,8 @@ def release(
     reading = Reading(collapse=collapse, storage=storage)
     if insecure_seed is not None:
         check_seed("insecure_seed", insecure_seed)
+    if covariates is not None and covariates is table:
+        raise ArgumentError("covariates must be public, and this is the private table: leave it out.")
     resolved = resolve_config(
         model,
         privacy,
