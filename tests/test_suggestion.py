@@ -304,6 +304,19 @@ class TestResolving:
         chosen = na.suggest_config(COIN, BUDGET, schema=SCHEMA, num_records=800)
         planned = na.plan(COIN, BUDGET, schema=SCHEMA, num_records=800, measure_time=False)
         assert (planned.clip_norm, planned.num_steps) == (chosen.clip_norm, chosen.num_steps)
+        assert (planned.preconditioner_u, planned.initial_u) == (chosen.preconditioner_u, chosen.initial_u)
+        assert "suggested for 800 records" in planned.report()
+        assert "curvature:         not released" in planned.report()
+        given = na.plan(
+            LOGISTIC,
+            BUDGET,
+            na.DPVIConfig(curvature_share=0.2),
+            schema=SCHEMA,
+            num_records=800,
+            measure_time=False,
+        )
+        assert "as given" in given.report()
+        assert "released, for 20% of the budget" in given.report()
 
 
 class TestCommandLine:

@@ -56,6 +56,9 @@ class Plan:
     num_steps, num_window_steps, sampling_rate, clip_norm, noise_multiplier
         T, the steps after burn-in, kappa, C and sigma (of all the records of one person, where the schema
         declares persons).
+    preconditioner_u, initial_u, curvature_share, suggested_for
+        Settings of the scales, the budget's share for a curvature, and the number of records for which
+        `nadpvi.suggest_config` chose the settings, None where they were given.
     names, phi_labels : tuple of str
         Labels of the K parameters and of the D coordinates.
     noise_std, learning_rate : ndarray, shape (D,)
@@ -104,6 +107,10 @@ class Plan:
     sampling_rate: float
     clip_norm: float
     noise_multiplier: float
+    preconditioner_u: float
+    initial_u: float
+    curvature_share: float
+    suggested_for: int | None
     names: tuple[str, ...]
     phi_labels: tuple[str, ...]
     noise_std: Array
@@ -175,16 +182,26 @@ class Plan:
         if self.run_seconds is not None:
             source = f"from {self.num_timed_steps} steps on made-up records on this machine"
             took = f"about {_duration(self.run_seconds)}, {source}"
+        chosen = "as given"
+        if self.suggested_for is not None:
+            chosen = f"suggested for {self.suggested_for:,} records"
+        curvature = "not released"
+        if self.curvature_share > 0.0:
+            curvature = f"released, for {self.curvature_share:.0%} of the budget"
         return [
             f"Plan for {self.num_records:,} records; none was read, and levels are taken as equally frequent",
             f"privacy budget:    {budget}",
+            f"settings:          {chosen}; preconditioner {self.preconditioner_u:g} of the scales, which "
+            f"start at u = {self.initial_u:g}",
+            f"curvature:         {curvature}",
             f"noise multiplier:  {self.noise_multiplier:.6g} clip norms of {self.clip_norm:.4g}",
             f"noise sd a step:   {self.noise_std[0]:.4g} in locations, {self.noise_std[half]:.4g} in scales",
             f"batch:             {self.sampling_rate * self.num_records:,.0f} records expected, "
             f"{self.clipped_share:.1%} of them clipped; 99 % of gradients are below {self.typical_norm:.3g}",
             f"steps:             {self.num_steps:,}, of which {self.num_window_steps:,} after burn-in",
-            f"learning rate:     {self.learning_rate[0]:.4g} for locations, {self.learning_rate[half]:.4g} "
-            f"for scales; largest step times curvature {self.largest_step:.2g}",
+            f"learning rate:     {_range(self.learning_rate[:half])} for locations, "
+            f"{_range(self.learning_rate[half:])} for scales; "
+            f"largest step times curvature {self.largest_step:.2g}",
             f"relaxation:        {self.relaxation_steps[:half].max():,.0f} steps for the slowest location, "
             f"{self.relaxation_steps[half:].max():,.0f} for the slowest scale",
             f"run time:          {took}",
@@ -210,6 +227,12 @@ class Plan:
             f"a level drowns if fewer than about {self.drowning_count:,.0f} records have it, margin times "
             "fewer than its equal share"
         ]
+
+
+def _range(values: Array) -> str:
+    """Return numbers as their least and largest, or as one where all are alike."""
+    low, high = float(values.min()), float(values.max())
+    return f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
 
 
 def _duration(seconds: float) -> str:
