@@ -40,7 +40,7 @@ from nadpvi.privacy.calibration import calibrated_noise_multiplier
 from nadpvi.privacy.randomness import check_seed
 from nadpvi.schema import Schema
 
-__all__ = ["suggest_config"]
+__all__ = ["rounded", "suggest_config"]
 
 Array = NDArray[np.float64]
 
@@ -133,12 +133,9 @@ def suggest_config(
     share = _curvature_share(description, privacy)
     noise = _Noise(description, privacy, share)
     rate = noise.sampling_rate()
-    clipping = _choose_clipping(
-        found,
-        noise=noise.of_window(_FEWEST_STEPS, rate=rate),
-        bound=model.gradient_bound(description.design),
-    )
-    window_noise = clipping.clip_norm * noise.of_window(_FEWEST_STEPS, rate=rate)
+    noise_of_window = noise.of_window(_FEWEST_STEPS, rate=rate)
+    clipping = _choose_clipping(found, noise=noise_of_window)
+    window_noise = clipping.clip_norm * noise_of_window
     steps, num_steps = _choose_steps(found, window_noise=window_noise)
     # A scale's own curvature is 2, or 1/2 for the variance: its R^2 shall be the same.
     start = inverse_softplus(found.typical**-0.5)
@@ -146,7 +143,7 @@ def suggest_config(
     scale_error = 0.5 * window_noise / clipping.preconditioner_u
     scatter = min(_SCATTER, (_SCALE_SCATTER / max(scale_error, 1e-300)) ** 2)
     scale_step = 2.0 * scatter / (_window(num_steps) * scale_curvature) / clipping.preconditioner_u
-    rate_base = _rounded(float(np.exp(np.log(steps).mean())) / rate)
+    rate_base = rounded(float(np.exp(np.log(steps).mean())) / rate)
     labels = description.phi_labels
     wanted = [*steps, *[scale_step] * (len(labels) - len(steps))]
     return DPVIConfig(
@@ -156,9 +153,9 @@ def suggest_config(
         preconditioner_u=clipping.preconditioner_u,
         learning_rate=rate_base,
         learning_rate_factors={
-            label: _rounded(step / (rate * rate_base)) for label, step in zip(labels, wanted, strict=True)
+            label: rounded(step / (rate * rate_base)) for label, step in zip(labels, wanted, strict=True)
         },
-        initial_u=_rounded(float(np.median(start))),
+        initial_u=rounded(float(np.median(start))),
         curvature_share=share,
         guide=guide,
         suggested_for=num_records,
@@ -216,7 +213,7 @@ class _Clipping(NamedTuple):
     preconditioner_u: float
 
 
-def _choose_clipping(found: Predictive, *, noise: float, bound: float | None) -> _Clipping:
+def _choose_clipping(found: Predictive, *, noise: float) -> _Clipping:
     """Return the clip norm and the preconditioner with the smallest expected sds.
 
     Parameters
@@ -224,8 +221,6 @@ def _choose_clipping(found: Predictive, *, noise: float, bound: float | None) ->
     found : Predictive
     noise : float
         w / C.
-    bound : float or None
-        Of one record's gradient in the locations, where the model has one.
     """
     typical = found.typical
     location_norms = np.linalg.norm(found.gradients, axis=2)
@@ -233,15 +228,13 @@ def _choose_clipping(found: Predictive, *, noise: float, bound: float | None) ->
     for preconditioner in _PRECONDITIONERS:
         norms = np.hypot(location_norms, preconditioner * found.scale_norms)
         clip_norm = _least_clip_norm(found, norms=norms, noise=noise)
-        if bound is not None:
-            clip_norm = min(clip_norm, math.hypot(bound, float(preconditioner * found.scale_norms.max())))
         # Of log sd(u) at its optimum, whose curvature is 2 whatever u's is.
         scale_error = min(0.5 * noise * clip_norm / preconditioner, 1.0)
         # Not held to the prior's: a location that is drowned by one clip norm is drowned deeper by the next.
         told = noise * clip_norm / typical
         spread = float(np.log((1.0 + scale_error**2) / typical + told**2).mean())
         if spread < best[0]:
-            best = (spread, _Clipping(_rounded(clip_norm), _rounded(float(preconditioner))))
+            best = (spread, _Clipping(rounded(clip_norm), rounded(float(preconditioner))))
     return best[1]
 
 
@@ -316,6 +309,6 @@ def _window(num_steps: int) -> float:
     return (1.0 - DEFAULT_BURN_IN) * num_steps
 
 
-def _rounded(value: float) -> float:
+def rounded(value: float) -> float:
     """Return a setting with three significant digits, as a person would write it."""
     return float(f"{value:.3g}")

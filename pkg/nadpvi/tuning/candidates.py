@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from scipy.stats import qmc
 
 from nadpvi.config import DPVIConfig
+from nadpvi.planning.suggestion import rounded
 
 __all__ = ["make_candidates"]
 
@@ -43,20 +44,15 @@ def _moved(base: DPVIConfig, point: Array) -> DPVIConfig:
     longer = _MORE_STEPS if point[5] >= 0.5 else 1
     # Three times the steps of a third of the size: the same scatter of the iterates, in smaller steps.
     factors = {
-        label: _rounded(factor if label.startswith("mu[") else factor * scale_step / (step * preconditioner))
+        label: rounded(factor if label.startswith("mu[") else factor * scale_step / (step * preconditioner))
         for label, factor in (base.learning_rate_factors or {}).items()
     }
     return dataclasses.replace(
         base,
-        clip_norm=_rounded(base.clip_norm * clip),
-        preconditioner_u=_rounded(base.preconditioner_u * preconditioner),
-        learning_rate=_rounded(base.learning_rate * step / longer),
+        clip_norm=rounded(base.clip_norm * clip),
+        preconditioner_u=rounded(base.preconditioner_u * preconditioner),
+        learning_rate=rounded(base.learning_rate * step / longer),
         learning_rate_factors=factors,
-        initial_u=_rounded(max(base.initial_u + point[4], -20.0)),
+        initial_u=rounded(max(base.initial_u + point[4], -20.0)),
         num_steps=base.num_steps * longer,
     )
-
-
-def _rounded(value: float) -> float:
-    """Return a setting with three significant digits."""
-    return float(f"{value:.3g}")
