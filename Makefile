@@ -9,7 +9,7 @@ PROPHET_VERSION := 1.5.0
 PROPHET_DIR := .cache/prophet-$(PROPHET_VERSION)
 ARVIZ1_DIR := .cache/arviz-1
 
-.PHONY: demo test test-arviz1 test-oldest lint types wheel smoke bench clean
+.PHONY: demo test test-arviz1 test-oldest lint types docs wheel smoke bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/nadpvi demo --output nadpvi-demo --force
@@ -37,6 +37,10 @@ lint: $(VENV)/.installed-dev
 
 types: $(VENV)/.installed-dev
 	$(BIN)/mypy
+
+# Into build/docs; a warning is an error. Nothing is downloaded.
+docs: $(VENV)/.installed-docs
+	$(BIN)/python -m sphinx -W --keep-going -n -q -c docs -d build/doctrees . build/docs
 
 wheel: $(VENV)/.installed-dev
 	rm -rf dist
@@ -69,6 +73,10 @@ $(VENV)/.installed-dev: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/pip install --quiet --editable '.[test,dev]'
 	touch $@ $(VENV)/.installed $(VENV)/.installed-test
 
+$(VENV)/.installed-docs: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/pip install --quiet --editable '.[docs]'
+	touch $@ $(VENV)/.installed
+
 # Prophet's wheel carries a genuine CmdStan executable and stanc; nothing of prophet itself is imported. A
 # platform without that wheel goes on without: the tests that need it then say so and are skipped.
 $(PROPHET_DIR)/.done: | $(VENV)/bin/python
@@ -85,4 +93,4 @@ $(ARVIZ1_DIR)/.done: | $(VENV)/bin/python
 	touch $@
 
 clean:
-	rm -rf $(VENV) .venv-smoke .venv-oldest .cache dist nadpvi-demo
+	rm -rf $(VENV) .venv-smoke .venv-oldest .cache build dist docs/generated nadpvi-demo

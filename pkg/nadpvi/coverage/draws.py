@@ -80,6 +80,12 @@ def score_draws(
     ArgumentError
         If shapes do not fit, there are too few draws, or draws are not finite or do not vary.
 
+    References
+    ----------
+    .. [1] Lemos, Coogan, Hezaveh and Perreault-Levasseur (2023). Sampling-based accuracy testing of posterior
+       estimators for general inference. ICML 40.
+    .. [3] Gneiting and Raftery (2007). Strictly proper scoring rules, prediction, and estimation. JASA 102.
+
     Examples
     --------
     >>> scores = score_draws(np.random.default_rng(0).normal(size=(400, 2)), [0.1, -0.3], seed=1)

@@ -42,10 +42,11 @@ class CustomModel(RecordedModel):
         The named parameters; or a function that returns them for the labels of the F features, so that a
         block of coefficients can follow the schema.
     log_prior : function ``(p) -> (S,)``
-        Log density of the constrained values, each of shape (S, *shape): one number a draw. The Jacobian of
-        their transforms is added for you.
+        Log density of the constrained values, each of shape ``(S, *shape)``: one number a draw. The Jacobian
+        of their transforms is added for you.
     log_likelihood : function ``(p, x, y) -> (S, B)``
-        log p(y | x, p) of each record under each draw: values have shape (S, B, *shape), x is (B, F), y (B,).
+        log p(y | x, p) of each record under each draw: values have shape ``(S, B, *shape)``, x is (B, F), and
+        y (B,).
     predictors : sequence of str, optional
         Columns that x holds, coded as in every model: numbers scaled to [0, 1], levels as 0/1. None stands
         for every column but the outcome.

@@ -59,7 +59,7 @@ class LogisticRegression(Regression):
         return residual
 
     def gradient_bound(self, design: Design) -> float | None:
-        """Return the largest norm of one record's gradient: |residual| <= 1 times the norm of x."""
+        """Return the largest norm of one record's gradient: a residual in [-1, 1] times the norm of x."""
         return design.feature_norm_bound
 
     def curvature_weights(self, mean: Array, sd: Array, *, extras: tuple[Array, Array]) -> Array:

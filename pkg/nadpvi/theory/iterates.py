@@ -123,7 +123,7 @@ def expected_squared_distance(
     noise_std: float,
     is_continuous: bool = False,
 ) -> float:
-    """Return E |phi - phi_star|^2 of settled iterates under noise of equal sd: the end of section 11.
+    """Return ``E |phi - phi_star|^2`` of settled iterates under noise of equal sd: the end of section 11.
 
     It is ``lambda s^2 / kappa * sum 1 / (2 l - lambda kappa l^2)`` over the eigenvalues l of A, and
     ``lambda s^2 / kappa * sum 1 / (2 l)`` in continuous time (theorem 3). The paper's last line has lost the

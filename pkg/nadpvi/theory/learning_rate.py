@@ -55,13 +55,13 @@ class DescentProblem(NamedTuple):
 
     @property
     def second_moment(self) -> float:
-        """V, the bound on E |noisy gradient|^2."""
+        """V, the bound on ``E |noisy gradient|^2``."""
         signal = (self.sampling_rate * self.gradient_bound) ** 2 + self.subsampling_error**2
         return 2.0 * signal + self.dimension * self.noise_std**2
 
 
 def convergence_bound(problem: DescentProblem, *, learning_rate: float) -> float:
-    """Return the bound on the mean over the run of E |grad L|^2 (theorem 4).
+    """Return the bound on the mean over the run of ``E |grad L|^2`` (theorem 4).
 
     Parameters
     ----------

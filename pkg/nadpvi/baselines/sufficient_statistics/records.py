@@ -58,8 +58,8 @@ def release_statistics(
 ) -> StatisticsRelease:
     """Return one release of a table's sufficient statistics, noised once as a whole.
 
-    Guarantees
-    ----------
+    Guarantees:
+
     - Each record's statistics are a function of the record and of public bounds; they are truncated to a grid
       of integers and summed exactly. Adding or removing one record changes the sums by at most the family's
       sensitivity; replacing one by at most that and a grid unit for each sum.
