@@ -13,6 +13,7 @@ from whole_run import whole_trace
 
 import nadpvi as na
 from nadpvi.bijectors import softplus
+from nadpvi.cli.groups import with_groups
 from nadpvi.cli.plan import plan as plan_command
 from nadpvi.description import ModelDescription
 from nadpvi.guides import MeanField
@@ -469,7 +470,7 @@ levels = ["no", "yes"]
     def invoke(self, folder, *extra):
         (folder / "people.toml").write_text(self.TOML)
         app = typer.Typer()
-        app.command()(plan_command)
+        app.command()(with_groups(plan_command))
         base = [
             "--schema",
             str(folder / "people.toml"),

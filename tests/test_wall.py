@@ -58,6 +58,9 @@ BOTH_SIDES = {
 
 # Named one by one, so that a renamed or deleted module cannot silently leave the test.
 PUBLIC = {
+    "nadpvi.cli.described",
+    "nadpvi.cli.groups",
+    "nadpvi.planning.pace",
     "nadpvi.planning.predictive",
     "nadpvi.planning.published",
     "nadpvi.planning.resolve",

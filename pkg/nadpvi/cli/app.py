@@ -12,6 +12,7 @@ from nadpvi.cli.coverage import coverage
 from nadpvi.cli.demo import demo
 from nadpvi.cli.doctor import doctor
 from nadpvi.cli.export import export
+from nadpvi.cli.groups import with_groups
 from nadpvi.cli.ledger import ledger
 from nadpvi.cli.plan import plan
 from nadpvi.cli.resume import resume
@@ -29,7 +30,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 for command in (demo, plan, release, resume, infer, fit, summary, export, coverage, ledger, doctor):
-    app.command()(command)
+    app.command()(with_groups(command))
 
 
 def _show_version(value: bool) -> None:

@@ -1,16 +1,14 @@
 """nadpvi plan: what a run will cost and what it can tell, before there is any table."""
 
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
 from nadpvi.cli import options
 from nadpvi.cli.console import print_json, print_text, say, warnings_as_lines
-from nadpvi.cli.model import model_from_options
-from nadpvi.cli.settings import config_from_options
+from nadpvi.cli.described import RunOptions, described_run
 from nadpvi.gradient_model.sums import DEFAULT_BURN_IN
-from nadpvi.privacy.budget import PrivacyBudget
-from nadpvi.schema import Schema
 
 __all__ = ["plan"]
 
@@ -19,26 +17,15 @@ NumRecords = Annotated[
 ]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedRun(RunOptions):
+    """A run that a number of records must be guessed for."""
+
+    num_records: NumRecords
+
+
 def plan(
-    schema: options.SchemaFile,
-    outcome: options.Outcome,
-    epsilon: options.Epsilon,
-    delta: options.Delta,
-    num_records: NumRecords,
-    predictor: options.Predictors = None,
-    model: options.Model = "logistic_regression",
-    prior_sd: options.PriorSd = None,
-    model_setting: options.ModelSettings = None,
-    settings: options.SettingsName = None,
-    steps: options.Steps = None,
-    sampling_rate: options.SamplingRate = None,
-    clip_norm: options.ClipNorm = None,
-    preconditioner_u: options.PreconditionerU = None,
-    curvature_share: options.CurvatureShare = None,
-    learning_rate_constant: options.LearningRateConstant = None,
-    initial_u: options.InitialU = None,
-    neighbouring_relation: options.NeighbouringRelation = "add_or_remove_one",
-    prior_term: options.PriorTerm = "public",
+    run: PlannedRun,
     burn_in: options.BurnIn = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -51,34 +38,15 @@ def plan(
 
     say("trying the model on made-up records ...", quiet=quiet)
     with warnings_as_lines():
-        made_model = model_from_options(
-            model, outcome=outcome, predictors=predictor, prior_sd=prior_sd, settings=model_setting
-        )
-        budget = PrivacyBudget(epsilon=epsilon, delta=delta, neighbouring_relation=neighbouring_relation)
-        described = Schema.from_toml(schema)
-        per_record = prior_term == "per_record"
-        chooses = settings == "suggested" or (settings is None and not per_record)
-        config = config_from_options(
-            made_model,
-            budget,
-            schema=described,
-            settings=settings,
-            num_records=num_records if chooses or per_record else None,
-            prior_term=prior_term,
-            num_steps=steps,
-            sampling_rate=sampling_rate,
-            clip_norm=clip_norm,
-            preconditioner_u=preconditioner_u,
-            curvature_share=curvature_share,
-            learning_rate_constant=learning_rate_constant,
-            initial_u=initial_u,
-        )
+        per_record = run.prior_term == "per_record"
+        chooses = run.settings == "suggested" or (run.settings is None and not per_record)
+        described = described_run(run, num_records=run.num_records if chooses or per_record else None)
         made = make_plan(
-            made_model,
-            budget,
-            config,
-            schema=described,
-            num_records=num_records,
+            described.model,
+            described.budget,
+            described.config,
+            schema=described.schema,
+            num_records=run.num_records,
             burn_in=DEFAULT_BURN_IN if burn_in is None else burn_in,
         )
     if json:

@@ -6,11 +6,14 @@ from typing import Any
 from nadpvi.config import DPVIConfig
 from nadpvi.guides import guide_by_name
 from nadpvi.models import Model
+from nadpvi.planning.pace import with_kept_pace
 from nadpvi.planning.resolve import resolve_config
 from nadpvi.privacy.budget import PrivacyBudget
 from nadpvi.schema import Schema
 
 __all__ = ["config_from_options"]
+
+_PACE = ("num_steps", "sampling_rate", "preconditioner_u")  # which step sizes are adapted to
 
 
 def config_from_options(
@@ -49,7 +52,7 @@ def config_from_options(
     )
     changes = {name: value for name, value in given.items() if value is not None}
     if chosen.learning_rate is not None:
-        changes = {**_kept_pace(chosen, changes), **changes}
+        chosen = with_kept_pace(chosen, **{name: changes.get(name) for name in _PACE})
     if "learning_rate_constant" in changes:
         # The heuristic step size replaces the one that was chosen.
         changes |= {"learning_rate": None, "learning_rate_factors": None}
@@ -59,23 +62,3 @@ def config_from_options(
     return dataclasses.replace(
         chosen, prior_term=prior_term, num_records=num_records if per_record else None, **changes
     )
-
-
-def _kept_pace(chosen: DPVIConfig, changes: dict[str, Any]) -> dict[str, Any]:
-    """Return step sizes with which iterates move as they were meant to, with other rates, steps or weights.
-
-    What counts is step size times sampling rate, in a scale times its preconditioner, over all steps. Fewer
-    steps keep their size, since larger ones could be unsteady.
-    """
-    assert chosen.learning_rate is not None  # checked by the caller
-    by_rate = chosen.sampling_rate / float(changes.get("sampling_rate", chosen.sampling_rate))
-    by_steps = min(1.0, chosen.num_steps / int(changes.get("num_steps", chosen.num_steps)))
-    by_weight = chosen.preconditioner_u / float(changes.get("preconditioner_u", chosen.preconditioner_u))
-    factors = {
-        label: factor if label.startswith("mu[") else factor * by_weight
-        for label, factor in (chosen.learning_rate_factors or {}).items()
-    }
-    return {
-        "learning_rate": chosen.learning_rate * by_rate * by_steps,
-        "learning_rate_factors": factors or None,
-    }

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from scipy.stats import qmc
 
 from nadpvi.config import DPVIConfig
+from nadpvi.planning.pace import with_kept_pace
 from nadpvi.planning.suggestion import rounded
 
 __all__ = ["make_candidates"]
@@ -39,20 +40,22 @@ def _moved(base: DPVIConfig, point: Array) -> DPVIConfig:
     """Return the settings at a point of the space, with three significant digits."""
     # As suggested ones have.
     assert base.clip_norm is not None
-    assert base.learning_rate is not None
     clip, preconditioner, step, scale_step = np.exp(point[:4])
     longer = _MORE_STEPS if point[5] >= 0.5 else 1
     # Three times the steps of a third of the size: the same scatter of the iterates, in smaller steps.
+    paced = with_kept_pace(
+        base, num_steps=base.num_steps * longer, preconditioner_u=base.preconditioner_u * preconditioner
+    )
+    assert paced.learning_rate is not None
     factors = {
-        label: rounded(factor if label.startswith("mu[") else factor * scale_step / (step * preconditioner))
-        for label, factor in (base.learning_rate_factors or {}).items()
+        label: rounded(factor if label.startswith("mu[") else factor * scale_step / step)
+        for label, factor in (paced.learning_rate_factors or {}).items()
     }
     return dataclasses.replace(
-        base,
+        paced,
         clip_norm=rounded(base.clip_norm * clip),
-        preconditioner_u=rounded(base.preconditioner_u * preconditioner),
-        learning_rate=rounded(base.learning_rate * step / longer),
+        preconditioner_u=rounded(paced.preconditioner_u),
+        learning_rate=rounded(paced.learning_rate * step),
         learning_rate_factors=factors,
         initial_u=rounded(max(base.initial_u + point[4], -20.0)),
-        num_steps=base.num_steps * longer,
     )
