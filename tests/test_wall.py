@@ -59,7 +59,9 @@ BOTH_SIDES = {
 # Named one by one, so that a renamed or deleted module cannot silently leave the test.
 PUBLIC = {
     "nadpvi.cli.described",
+    "nadpvi.cli.files",
     "nadpvi.cli.groups",
+    "nadpvi.cli.run_file",
     "nadpvi.planning.pace",
     "nadpvi.planning.predictive",
     "nadpvi.planning.published",

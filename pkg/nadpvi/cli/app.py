@@ -4,7 +4,7 @@ import io
 import os
 import signal
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -21,6 +21,9 @@ from nadpvi.cli.summary import summary
 from nadpvi.errors import ArgumentError, NadpviError, SchemaError
 
 __all__ = ["app", "main"]
+
+# Newer Typers have a copy of Click inside, whose errors are not those of Click.
+UsageError: type[Any] = typer.BadParameter.__mro__[1]
 
 app = typer.Typer(
     name="nadpvi",
@@ -68,10 +71,15 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")
     try:
         try:
-            app()
+            code = app(prog_name="nadpvi", standalone_mode=False)
         finally:
             # Here, not at the interpreter's exit, where a full disk would be a traceback.
             sys.stdout.flush()
+        if code:
+            sys.exit(code)
+    except UsageError as error:
+        sys.stderr.write(_usage(error))
+        sys.exit(2)
     except NadpviError as error:
         _fail(error, code=2 if isinstance(error, ArgumentError | SchemaError) else 1)
     except BrokenPipeError:
@@ -91,6 +99,20 @@ def main() -> None:
         if stop.code == 130:
             sys.stderr.write("nadpvi: interrupted\n")
         raise
+
+
+def _usage(error: Any) -> str:
+    """Return what is wrong with a command line, as one line and one about where to look."""
+    if error.ctx is None:
+        return f"nadpvi: error: {_one_line(error)}\n"
+    if type(error).__name__ == "NoArgsIsHelpError":
+        return f"{error.ctx.get_help()}\n"
+    return f"nadpvi: error: {_one_line(error)}\nSee: {error.ctx.command_path} --help\n"
+
+
+def _one_line(error: Any) -> str:
+    """Return the parser's message without its line breaks."""
+    return " ".join(str(error.format_message()).split())
 
 
 def _interrupt(*_: object) -> None:

@@ -7,8 +7,9 @@ import typer
 
 from nadpvi.cli import options
 from nadpvi.cli.console import print_json, print_text, warnings_as_lines
+from nadpvi.cli.files import check_files
+from nadpvi.cli.run_file import RunFile
 from nadpvi.containers.release import Release
-from nadpvi.containers.storage import check_not_an_input
 
 __all__ = ["export"]
 
@@ -19,6 +20,7 @@ def export(
     program: Annotated[
         Path, typer.Option("--program", help="Folder for the Stan program; made if it is missing.")
     ],
+    file: RunFile,
     trace: Annotated[
         bool, typer.Option("--trace", help="The program that reads the trace row by row: slow, for checking.")
     ] = False,
@@ -35,7 +37,7 @@ def export(
     """
     from nadpvi.export import export_stan
 
-    check_not_an_input([stan_data], inputs=[release_file])
+    check_files([stan_data, file.write_config], inputs=[release_file, file.config], overwrite=force)
     choices: dict[str, Any] = {"phi_star_prior": phi_star_prior, "curvature_prior": curvature_prior}
     with warnings_as_lines():
         files = export_stan(
@@ -48,6 +50,7 @@ def export(
             overwrite=force,
             **choices,
         )
+    file.write(overwrite=force)
     if json:
         print_json({name: str(path) for name, path in files._asdict().items()})
         return

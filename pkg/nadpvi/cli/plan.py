@@ -8,6 +8,8 @@ import typer
 from nadpvi.cli import options
 from nadpvi.cli.console import print_json, print_text, say, warnings_as_lines
 from nadpvi.cli.described import RunOptions, described_run
+from nadpvi.cli.files import check_files
+from nadpvi.cli.run_file import RunFile
 from nadpvi.gradient_model.sums import DEFAULT_BURN_IN
 
 __all__ = ["plan"]
@@ -26,7 +28,9 @@ class PlannedRun(RunOptions):
 
 def plan(
     run: PlannedRun,
+    file: RunFile,
     burn_in: options.BurnIn = None,
+    force: options.Force = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -36,6 +40,7 @@ def plan(
     """
     from nadpvi.planning.plan import plan as make_plan
 
+    check_files([file.write_config], inputs=[run.schema, file.config], overwrite=force)
     say("trying the model on made-up records ...", quiet=quiet)
     with warnings_as_lines():
         per_record = run.prior_term == "per_record"
@@ -49,6 +54,7 @@ def plan(
             num_records=run.num_records,
             burn_in=DEFAULT_BURN_IN if burn_in is None else burn_in,
         )
+    file.write(overwrite=force)
     if json:
         print_json(made.to_dict())
     else:

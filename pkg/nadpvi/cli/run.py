@@ -9,13 +9,13 @@ import typer
 from nadpvi.cli import options
 from nadpvi.cli.console import say, warnings_as_lines
 from nadpvi.cli.described import RunDescription, RunOptions, described_run
+from nadpvi.cli.files import check_files
+from nadpvi.cli.run_file import RunFile
 from nadpvi.cli.saving import make_and_save, report_release
 from nadpvi.cli.summary import print_posterior
 from nadpvi.config import DPVIConfig
 from nadpvi.containers.posterior import Posterior
 from nadpvi.containers.release import Release
-from nadpvi.containers.storage import check_not_an_input, check_writable
-from nadpvi.errors import ArgumentError
 from nadpvi.inference.api import check_inference
 from nadpvi.inference.methods import resolve_method
 from nadpvi.privacy.ledger import Ledger
@@ -61,6 +61,7 @@ def release(
     run: RunOptions,
     output: ReleaseOut,
     curator: CuratorOptions,
+    file: RunFile,
     force: options.Force = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -70,10 +71,11 @@ def release(
     Example: nadpvi release people.csv --schema people.toml --outcome income --epsilon 1 --delta 1e-5
     -o release.nc
     """
-    _check_files([output], table=table, run=run, curator=curator, overwrite=force)
+    _check_files([output], table=table, run=run, curator=curator, file=file, overwrite=force)
     with warnings_as_lines():
         described = described_run(run, num_records=run.num_records, guide=curator.guide)
         made = _release(table, described, curator, output=output, overwrite=force, quiet=quiet)
+        file.write(overwrite=force)
     report_release(made, output, as_json=json)
 
 
@@ -81,6 +83,7 @@ def infer(
     release_file: Annotated[Path, typer.Argument(help="A release, from nadpvi release.", metavar="RELEASE")],
     output: PosteriorOut,
     sampling: SamplingOptions,
+    file: RunFile,
     force: options.Force = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -89,11 +92,11 @@ def infer(
 
     Example: nadpvi infer release.nc -o posterior.nc
     """
-    check_not_an_input([output], inputs=[release_file])
-    check_writable(output, overwrite=force)
+    check_files([output, file.write_config], inputs=[release_file, file.config], overwrite=force)
     with warnings_as_lines():
         posterior = _infer(Release.load(release_file), sampling, quiet=quiet)
         posterior.save(output, overwrite=force)
+        file.write(overwrite=force)
         print_posterior(posterior, as_json=json)
     say(f"posterior: {output}", quiet=quiet)
 
@@ -105,6 +108,7 @@ def fit(
     output: PosteriorOut,
     curator: CuratorOptions,
     sampling: SamplingOptions,
+    file: RunFile,
     force: options.Force = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -114,11 +118,12 @@ def fit(
     Example: nadpvi fit people.csv --schema people.toml --outcome income --epsilon 1 --delta 1e-5
     --release release.nc -o posterior.nc
     """
-    _check_files([release_output, output], table=table, run=run, curator=curator, overwrite=force)
+    _check_files([release_output, output], table=table, run=run, curator=curator, file=file, overwrite=force)
     with warnings_as_lines():
         described = described_run(run, num_records=run.num_records, guide=curator.guide)
         _check_sampling(sampling, config=described.config)
         made = _release(table, described, curator, output=release_output, overwrite=force, quiet=quiet)
+        file.write(overwrite=force)
         say(f"release: {release_output}", quiet=quiet)
         posterior = _infer(made, sampling, quiet=quiet)
         posterior.save(output, overwrite=force)
@@ -127,16 +132,21 @@ def fit(
 
 
 def _check_files(
-    outputs: list[Path], *, table: Path, run: RunOptions, curator: CuratorOptions, overwrite: bool
+    outputs: list[Path],
+    *,
+    table: Path,
+    run: RunOptions,
+    curator: CuratorOptions,
+    file: RunFile,
+    overwrite: bool,
 ) -> None:
     """Refuse output files that cannot be written, that are inputs, or that are one and the same."""
-    written = outputs if curator.checkpoint is None else [*outputs, curator.checkpoint]
-    inputs = [table, run.schema, curator.ledger]
-    check_not_an_input(written, inputs=[path for path in inputs if path is not None])
-    for path in outputs:
-        check_writable(path, overwrite=overwrite)
-    if len({path.resolve() for path in written}) < len(written):
-        raise ArgumentError("the output files, --checkpoint among them, must be different.")
+    check_files(
+        [*outputs, file.write_config],
+        inputs=[table, run.schema, curator.ledger, file.config],
+        overwrite=overwrite,
+        checkpoint=curator.checkpoint,
+    )
 
 
 def _check_sampling(sampling: SamplingOptions, *, config: DPVIConfig) -> None:
