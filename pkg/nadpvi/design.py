@@ -8,9 +8,12 @@ from typing import Any
 
 from nadpvi.columns import BinaryColumn, CategoricalColumn, Column, CountColumn, RealColumn, listed, quoted
 from nadpvi.errors import ArgumentError, SchemaError
+from nadpvi.factors import ColumnFactor
+from nadpvi.formula import parse_formula
 from nadpvi.schema import Schema
+from nadpvi.terms import Term, term_from_list
 
-__all__ = ["Design", "column_labels", "curvature_size", "make_design"]
+__all__ = ["Design", "curvature_size", "make_design"]
 
 # What an outcome of each kind may be declared as, and the remedy where it is not.
 _OUTCOMES: dict[str, tuple[tuple[type[Column], ...], str]] = {
@@ -35,12 +38,14 @@ class Design:
     outcome : str or None
         The column that y holds; None for a model whose data are the features, where y is zero.
     predictors : tuple of str
-        In the order of their coefficients.
+        In the order of their coefficients; with `terms`, the columns that these use.
     intercept : bool
         Whether the first coefficient is a constant's.
     outcome_kind : "binary", "categorical", "real", "count" or None
         What y holds: 0 or 1; the level's place, from 0; the clamped and transformed number; the clamped
         count. A binary column may serve as a categorical outcome. None without an outcome.
+    terms : tuple of Term, or None
+        What a formula makes of the columns; None where each predictor is a term by itself, as it is coded.
 
     Raises
     ------
@@ -55,9 +60,17 @@ class Design:
     predictors: tuple[str, ...]
     intercept: bool = True
     outcome_kind: str | None = "binary"
+    terms: tuple[Term, ...] | None = None
 
     def __post_init__(self) -> None:
         predictors = _name_tuple(self.predictors)
+        if self.terms is not None:
+            used_by_terms = tuple(dict.fromkeys(name for term in self.terms for name in term.columns))
+            if predictors != used_by_terms:
+                raise ArgumentError("predictors must be the columns that the terms use, in that order")
+            # One description of one encoding: a formula of columns alone is a list of predictors.
+            is_plain = all(term.main_effect for term in self.terms) and len(self.terms) == len(predictors)
+            object.__setattr__(self, "terms", None if is_plain else tuple(self.terms))
         object.__setattr__(self, "predictors", predictors)
         outcomes = () if self.outcome is None else (self.outcome,)
         _check_names(self.schema, outcomes, predictors)
@@ -77,12 +90,28 @@ class Design:
                 raise SchemaError(
                     f"two coefficients would be called {quoted(label)}; rename a column{remedy}"
                 )
+        if not all(math.isfinite(end) for ends in self.feature_bounds for end in ends):
+            raise SchemaError("a product of columns grows too large; choose a smaller feature_range")
+
+    @property
+    def all_terms(self) -> tuple[Term, ...]:
+        """What the coefficients after the intercept's belong to, in order."""
+        if self.terms is not None:
+            return self.terms
+        return tuple(Term(factors=(ColumnFactor(column=name),)) for name in self.predictors)
+
+    @property
+    def groups(self) -> dict[str, tuple[str, ...]]:
+        """The labels of each term's coefficients, by the term's name: a column's, or "education:sex"."""
+        columns = self._columns()
+        return {term.name: term.labels(columns) for term in self.all_terms}
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The F coefficients' labels: "Intercept", "age", "workclass[Private]"."""
+        """The F coefficients' labels: "Intercept", "age", "workclass[Private]", "bs(age)[1]"."""
+        columns = self._columns()
         first = ("Intercept",) if self.intercept else ()
-        return first + tuple(label for name in self.predictors for label in column_labels(self.schema[name]))
+        return first + tuple(label for term in self.all_terms for label in term.labels(columns))
 
     @property
     def num_features(self) -> int:
@@ -91,12 +120,15 @@ class Design:
 
     @property
     def feature_norm_bound(self) -> float:
-        """The largest Euclidean norm of any row: of a categorical predictor one entry is 1, all others 0."""
+        """A bound on the Euclidean norm of any row: of a categorical predictor one entry is 1, all others 0.
+
+        Some row reaches it, unless terms share a column.
+        """
         return math.sqrt(self._largest_power_sum(2))
 
     @property
     def outer_product_bound(self) -> float:
-        """The largest norm of the upper triangle, diagonal included, of any row's outer product with itself.
+        """A bound on the norm of any row's outer product with itself: its upper triangle and diagonal.
 
         Its square is (|x|^4 + sum x_j^4) / 2, and rows are largest where every number is at the end that is
         farther from 0.
@@ -104,21 +136,17 @@ class Design:
         return math.sqrt(0.5 * (self.feature_norm_bound**4 + self._largest_power_sum(4)))
 
     def _largest_power_sum(self, power: int) -> float:
-        """Return the largest sum of |x_j|^power of any row."""
-        columns = [self.schema[name] for name in self.predictors]
-        ends = [column.feature_range for column in columns if isinstance(column, RealColumn | CountColumn)]
-        of_numbers = sum(max(abs(low), abs(high)) ** power for low, high in ends)
-        return self.intercept + len(columns) - len(ends) + of_numbers
+        """Return a bound on the sum of |x_j|^power of any row."""
+        columns = self._columns()
+        return int(self.intercept) + sum(term.power_sum(columns, power) for term in self.all_terms)
 
     @property
     def feature_bounds(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """The least and the largest value of each of the F features."""
+        columns = self._columns()
         pairs = [(1.0, 1.0)] if self.intercept else []
-        for name in self.predictors:
-            column = self.schema[name]
-            is_number = isinstance(column, RealColumn | CountColumn)
-            pair = column.feature_range if is_number else (0.0, 1.0)  # type: ignore[union-attr]
-            pairs += [pair] * len(column_labels(column))
+        for term in self.all_terms:
+            pairs += term.bounds(columns)
         return tuple(low for low, _ in pairs), tuple(high for _, high in pairs)
 
     @property
@@ -145,15 +173,21 @@ class Design:
             "predictors": list(self.predictors),
             "intercept": self.intercept,
             "outcome_kind": self.outcome_kind,
+            **({} if self.terms is None else {"terms": [term.to_list() for term in self.terms]}),
         }
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> "Design":
         """Return the design that `to_dict` described."""
         known = ("schema", "outcome", "predictors", "intercept", "outcome_kind")
-        if not isinstance(content, Mapping) or set(content) != set(known):
-            raise SchemaError(f"a design holds exactly {listed(known)}")
-        return cls(**{**content, "schema": Schema.from_dict(content["schema"])})
+        if not isinstance(content, Mapping) or set(content) - {"terms"} != set(known):
+            raise SchemaError(f"a design holds exactly {listed(known)}, and perhaps terms")
+        terms = {"terms": tuple(map(term_from_list, content["terms"]))} if "terms" in content else {}
+        return cls(**{**content, **terms, "schema": Schema.from_dict(content["schema"])})
+
+    def _columns(self) -> dict[str, Column]:
+        """Return the columns by name."""
+        return {column.name: column for column in self.schema.columns}
 
     def _outcome_column(self) -> Column:
         """Return the outcome's column, or raise where there is none."""
@@ -169,9 +203,10 @@ def make_design(
     predictors: Sequence[str] | None = None,
     intercept: bool = True,
     outcome_kind: str = "binary",
+    formula: str | None = None,
     allow_no_features: bool = False,
 ) -> Design:
-    """Return the design that codes `predictors` (by default every column but the outcome).
+    """Return the design that codes `predictors` (by default every column but the outcome), or a formula.
 
     A real or count column becomes one feature in its `feature_range`, a binary one a 0/1 feature labelled by
     its positive level, a categorical one a 0/1 feature for each of its levels.
@@ -181,6 +216,8 @@ def make_design(
     schema : Schema
     outcome, predictors, intercept, outcome_kind
         As for `Design`.
+    formula : str, optional
+        Instead of `predictors` and `intercept`: see `nadpvi.formula.parse_formula`.
     allow_no_features : bool
         Whether the model does without predictors and intercept: x then has shape (B, 0).
 
@@ -200,7 +237,11 @@ def make_design(
     >>> make_design(schema, outcome="age", outcome_kind="real").outcome_bounds
     (0.0, 100.0)
     """
-    if predictors is None:
+    terms = None
+    if formula is not None:
+        terms, intercept = parse_formula(formula, schema)
+        predictors = tuple(dict.fromkeys(name for term in terms for name in term.columns))
+    elif predictors is None:
         predictors = tuple(name for name in schema.names if name != outcome)
     design = Design(
         schema=schema,
@@ -208,6 +249,7 @@ def make_design(
         predictors=_name_tuple(predictors),
         intercept=intercept,
         outcome_kind=outcome_kind,
+        terms=terms,
     )
     if not (allow_no_features or design.predictors or design.intercept):
         raise SchemaError("a model needs a predictor or an intercept; it has neither")
@@ -225,14 +267,6 @@ def curvature_size(design: Design) -> int:
     3
     """
     return design.num_features * (design.num_features + 1) // 2
-
-
-def column_labels(column: Column) -> tuple[str, ...]:
-    """Return the labels of one column's coefficients."""
-    if isinstance(column, RealColumn | CountColumn):
-        return (column.name,)
-    levels = column.levels[1:] if isinstance(column, BinaryColumn) else column.levels
-    return tuple(f"{column.name}[{level}]" for level in levels)
 
 
 def _name_tuple(predictors: object) -> tuple[str, ...]:

@@ -11,8 +11,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from nadpvi.cells import Cells, read_levels, read_numbers
-from nadpvi.columns import CategoricalColumn, Column, CountColumn, RealColumn, quoted
-from nadpvi.design import Design, column_labels, make_design
+from nadpvi.columns import Column, CountColumn, RealColumn, quoted
+from nadpvi.design import Design, make_design
 from nadpvi.errors import ArgumentError, DataError
 from nadpvi.tables import TableLike, require_columns, to_table
 
@@ -32,7 +32,7 @@ BoolArray = NDArray[np.bool_]
 
 
 class Encoded(NamedTuple):
-    """Feature vectors x (N, F), entries in [0, 1], and which rows are complete (N,); the others are zero."""
+    """Features x (N, F) within `Design.feature_bounds`, and which rows are complete (N,); others are zero."""
 
     x: FloatArray
     is_complete: BoolArray
@@ -68,22 +68,20 @@ def encode_features(design: Design, table: TableLike, *, on_problem: OnProblem =
     require_columns(frame, design.predictors, known=design.predictors)
     x = np.zeros((len(frame), design.num_features))
     is_complete = np.ones(len(frame), dtype=np.bool_)
+    columns = {name: design.schema[name] for name in design.predictors}
+    values: dict[str, FloatArray] = {}
+    for name, column in columns.items():
+        found, is_good = _read(column, frame[name], on_problem)
+        is_complete &= is_good
+        # Whatever an unusable cell holds, its row takes the same path as all others, and is zero in the end.
+        values[name] = np.where(is_good, found, _usable(column))
     if design.intercept:
         x[:, 0] = 1.0
     start = int(design.intercept)
-    for name in design.predictors:
-        column = design.schema[name]
-        values, is_good = _read(column, frame[name], on_problem)
-        is_complete &= is_good
-        width = len(column_labels(column))
-        if isinstance(column, RealColumn | CountColumn):
-            values = column.scale(values)
-        if isinstance(column, CategoricalColumn):
-            rows = np.flatnonzero(is_good)
-            x[rows, start + values[rows].astype(np.intp)] = 1.0
-        else:
-            x[is_good, start] = values[is_good]
-        start += width
+    for term in design.all_terms:
+        part = term.features(columns, values)
+        x[:, start : start + part.shape[1]] = part
+        start += part.shape[1]
     x[~is_complete] = 0.0
     return Encoded(x, is_complete)
 
@@ -113,6 +111,11 @@ def encode_outcome(design: Design, table: TableLike, *, on_problem: OnProblem = 
     if isinstance(column, RealColumn | CountColumn):
         values = column.clamp(values)
     return EncodedOutcome(np.where(is_good, values, 0.0), is_good)
+
+
+def _usable(column: Column) -> float:
+    """Return a value that a cell of the column may have."""
+    return float(column.lower) if isinstance(column, RealColumn | CountColumn) else 0.0
 
 
 def _read(column: Column, series: "pd.Series[Any]", on_problem: OnProblem) -> tuple[FloatArray, BoolArray]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from nadpvi.checks import check_positive, check_real
 from nadpvi.columns import listed, quoted
-from nadpvi.design import Design, column_labels
+from nadpvi.design import Design
 from nadpvi.errors import ArgumentError
 
 __all__ = [
@@ -73,15 +73,15 @@ def setting_to_json(setting: PriorSetting) -> float | dict[str, float]:
 def coefficient_values(
     design: Design, setting: tuple[tuple[str, float], ...], *, name: str, default: float
 ) -> Array:
-    """Return one number a coefficient, shape (F,), read-only: its label's, else its column's, else `default`.
+    """Return one number a coefficient, shape (F,), read-only: its label's, else its term's, else `default`.
 
     Raises
     ------
     ArgumentError
-        If the setting names neither a label nor a column; the known ones are listed.
+        If the setting names neither a label nor a term; the known ones are listed.
     """
     named = dict(setting)
-    groups = {column: column_labels(design.schema[column]) for column in design.predictors}
+    groups = design.groups
     unknown = [key for key in named if key not in design.labels and key not in groups]
     if unknown:
         known = list(dict.fromkeys([*design.labels[: int(design.intercept)], *groups, *design.labels]))

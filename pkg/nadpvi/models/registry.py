@@ -53,6 +53,8 @@ def model_from_dict(data: dict[str, Any]) -> Model:
     known = inspect.signature(MODELS[kind]).parameters
     # A setting that a later version added is at its default in what an earlier one wrote.
     needed = {name for name, parameter in known.items() if parameter.default is parameter.empty}
+    if "formula" in known and "formula" not in settings:
+        needed.add("outcome")
     if not needed <= set(settings) <= set(known):
         raise ArgumentError(
             f"a {kind} description needs {sorted(needed)} and knows {sorted(known)} (got {sorted(settings)})."

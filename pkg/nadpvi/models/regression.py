@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from nadpvi.design import Design, make_design
 from nadpvi.errors import ArgumentError
+from nadpvi.formula import formula_outcome
 from nadpvi.models.coefficients import (
     PriorSetting,
     check_prior_setting,
@@ -35,13 +36,17 @@ class Regression:
     Parameters
     ----------
     outcome : str
-        The column to explain, of the model's `outcome_kind`.
+        The column to explain, of the model's `outcome_kind`; not needed with a formula.
     predictors : sequence of str, optional
         Columns to use; every other column of the schema when omitted.
+    formula : str, optional
+        Instead of outcome, predictors and intercept: ``"income ~ age + education * sex + bs(age, knots=[30,
+        45])"``. See `nadpvi.formula.parse_formula`.
     prior_mean, prior_sd : float or mapping
         Prior mean and standard deviation (finite; the sd positive) of every coefficient, the intercept
         included; or a mapping that overrides 0 and 1 for some: ``{"age": 2, "job[nurse]": 0.5, "Intercept":
-        10}``. A column's name covers all its levels, a label one of them.
+        10}``. A column's name covers all its levels, a formula's term (``"job:sex"``) all its coefficients, a
+        label one of them.
     intercept : bool
         Whether a constant column is added; its label is "Intercept".
     """
@@ -50,13 +55,15 @@ class Regression:
     outcome_kind: ClassVar[str]
     num_extras: ClassVar[int] = 0
 
-    outcome: str
+    outcome: str = ""
     predictors: tuple[str, ...] | None = None
     prior_mean: PriorSetting = 0.0
     prior_sd: PriorSetting = 1.0
     intercept: bool = True
+    formula: str | None = None
 
     def __post_init__(self) -> None:
+        self._check_formula()
         if isinstance(self.predictors, str):
             raise ArgumentError(f"predictors must be a list of column names (got {self.predictors!r}).")
         if self.predictors is not None:
@@ -64,6 +71,19 @@ class Regression:
         for name in ("prior_mean", "prior_sd"):
             checked = check_prior_setting(name, getattr(self, name), is_scale=name == "prior_sd")
             object.__setattr__(self, name, checked)
+
+    def _check_formula(self) -> None:
+        """Take the outcome from a formula; raise unless there is one source for each setting."""
+        if self.formula is None:
+            if not isinstance(self.outcome, str) or not self.outcome:
+                raise ArgumentError(f"{type(self).__name__} needs an outcome, a column's name, or a formula.")
+            return
+        outcome = formula_outcome(self.formula)
+        if self.outcome not in ("", outcome) or self.predictors is not None or self.intercept is not True:
+            raise ArgumentError(
+                "formula says outcome, predictors and intercept: leave those out (- 1 drops the intercept)."
+            )
+        object.__setattr__(self, "outcome", outcome)
 
     def design(self, schema: Schema) -> Design:
         """Return the design matrix's public description.
@@ -80,6 +100,7 @@ class Regression:
             predictors=self.predictors,
             intercept=self.intercept,
             outcome_kind=self.outcome_kind,
+            formula=self.formula,
         )
         self.coefficient_prior(design, num_coefficients=design.num_features)
         check_parameters(self.parameters(design))
@@ -144,6 +165,9 @@ class Regression:
         settings["predictors"] = None if self.predictors is None else list(self.predictors)
         for name in ("prior_mean", "prior_sd"):
             settings[name] = setting_to_json(settings[name])
+        if self.formula is None:
+            # What versions without formulas wrote, and read.
+            del settings["formula"]
         return {"kind": self.kind, **settings}
 
 

@@ -153,7 +153,7 @@ def _readers(design: Design, person: Person | None) -> list[tuple[str, _Reader]]
     """Return for each column, in the order of checking, its name and what reads it alone."""
 
     def reader_of(name: str) -> _Reader:
-        alone = replace(design, predictors=(name,), intercept=False)
+        alone = replace(design, predictors=(name,), intercept=False, terms=None)
         return lambda frame: encode_features(alone, frame)
 
     readers = [(name, reader_of(name)) for name in design.predictors]

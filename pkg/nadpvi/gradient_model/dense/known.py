@@ -50,9 +50,11 @@ def _design_groups(description: ModelDescription) -> tuple[Group, ...]:
     """Return the groups of a generalised linear model's coefficients; none where they say nothing.
 
     Without an intercept nothing is known of the sum of the weights, so that a number with another zero than
-    its lower bound is not the image of a share.
+    its lower bound is not the image of a share. A formula's terms share columns, and have no pattern.
     """
     design = description.design
+    if design.terms is not None:
+        return ()
     if not design.intercept and min(design.feature_bounds[0]) < 0.0:
         return ()
     groups = [Group(kind=GroupKind.CONSTANT, start=0)] if design.intercept else []
