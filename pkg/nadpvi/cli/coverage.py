@@ -21,9 +21,19 @@ _ONLY_IN_FILES = (
 )
 
 
+def _experiments() -> list[str]:
+    """Return the names of the experiments, for a shell to complete."""
+    from nadpvi.experiments.finding import experiment_names
+
+    return list(experiment_names())
+
+
 def coverage(
     name: Annotated[
-        str | None, typer.Argument(help="An experiment's name, or a TOML file; none lists the names.")
+        str | None,
+        typer.Argument(
+            help="An experiment's name, or a TOML file; none lists the names.", autocompletion=_experiments
+        ),
     ] = None,
     small: Annotated[
         bool, typer.Option("--small", help="The small version that the tests run: minutes less, and worse.")

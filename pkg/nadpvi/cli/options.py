@@ -5,6 +5,14 @@ from typing import Annotated, Any
 
 import typer
 
+from nadpvi.engines.discover import ENGINE_NAMES
+from nadpvi.gradient_model.priors import CURVATURE_PRIORS, PHI_STAR_PRIORS
+from nadpvi.guides.registry import GUIDES
+from nadpvi.inference.methods import METHODS
+from nadpvi.models.registry import MODELS
+from nadpvi.planning.resolve import SETTINGS
+from nadpvi.privacy.parameters import ADD_OR_REMOVE_ONE, REPLACE_ONE
+
 __all__ = [
     "CheckpointFile",
     "Label",
@@ -56,15 +64,27 @@ Predictors = Annotated[
     list[str] | None,
     typer.Option("--predictor", help="Column to use; repeat for more. All others when omitted."),
 ]
-Model = Annotated[str, typer.Option("--model", help="Which model to fit.")]
+Model = Annotated[
+    str, typer.Option("--model", autocompletion=lambda: sorted(MODELS), help="Which model to fit.")
+]
 Guide = Annotated[
-    str, typer.Option("--guide", help="The variational family: mean_field, full_rank or low_rank:RANK.")
+    str,
+    typer.Option(
+        "--guide",
+        autocompletion=lambda: [*GUIDES],
+        help="The variational family: mean_field, full_rank or low_rank:RANK.",
+    ),
 ]
 Collapse = Annotated[
     bool, typer.Option("--collapse", help="Store identical rows once: faster where there are few distinct.")
 ]
 Storage = Annotated[
-    str, typer.Option("--storage", help="float64, or float32 for half the memory; arithmetic is float64.")
+    str,
+    typer.Option(
+        "--storage",
+        autocompletion=lambda: ["float64", "float32"],
+        help="float64, or float32 for half the memory; arithmetic is float64.",
+    ),
 ]
 PriorSd = Annotated[
     float | None,
@@ -139,6 +159,7 @@ NeighbouringRelation = Annotated[
     str,
     typer.Option(
         "--neighbouring-relation",
+        autocompletion=lambda: [ADD_OR_REMOVE_ONE, REPLACE_ONE],
         help="What is hidden: add_or_remove_one (whether a record is there) or replace_one (its values).",
     ),
 ]
@@ -146,6 +167,7 @@ PriorTerm = Annotated[
     str,
     typer.Option(
         "--prior-term",
+        autocompletion=lambda: ["public", "per_record"],
         help="public: prior added after the noise; per_record: spread over --num-records and clipped.",
     ),
 ]
@@ -166,6 +188,7 @@ Method = Annotated[
     str,
     typer.Option(
         "--method",
+        autocompletion=lambda: ["auto", *METHODS],
         help="nuts (Stan), exact (independent draws of the same posterior, without Stan, in a moment), "
         "laplace (a Gaussian approximation), dense (a curvature matrix, for correlated or one-hot "
         "predictors, without Stan), or auto: dense for a release with a curvature, else nuts.",
@@ -175,11 +198,17 @@ Draws = Annotated[int, typer.Option("--draws", help="Kept draws per chain.")]
 Chains = Annotated[int, typer.Option("--chains", help="Number of chains.")]
 Warmup = Annotated[int, typer.Option("--warmup", help="Warm-up iterations per chain.")]
 Seed = Annotated[int | None, typer.Option("--seed", help="Seed of the post-processing; no secret.")]
-EngineName = Annotated[str, typer.Option("--engine", help="Stan engine: auto, cmdstan or stanli.")]
+EngineName = Annotated[
+    str,
+    typer.Option(
+        "--engine", autocompletion=lambda: [*ENGINE_NAMES], help="Stan engine: auto, cmdstan or stanli."
+    ),
+]
 SettingsName = Annotated[
     str | None,
     typer.Option(
         "--settings",
+        autocompletion=lambda: [*SETTINGS],
         help="suggested (chosen for --num-records, the rule with it), published (the paper's), or plain.",
     ),
 ]
@@ -187,11 +216,17 @@ PhiStarPrior = Annotated[
     str | None,
     typer.Option(
         "--phi-star-prior",
+        autocompletion=lambda: [*PHI_STAR_PRIORS],
         help="Prior of the optimum: trace or model. trace when omitted; model where auto is dense.",
     ),
 ]
 CurvaturePrior = Annotated[
-    str, typer.Option("--curvature-prior", help="Prior of the curvature: trace, weak or model.")
+    str,
+    typer.Option(
+        "--curvature-prior",
+        autocompletion=lambda: [*CURVATURE_PRIORS],
+        help="Prior of the curvature: trace, weak or model.",
+    ),
 ]
 SubsamplingNoise = Annotated[
     bool,
