@@ -3,16 +3,18 @@
 import dataclasses
 import json
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.special import expit
+from scipy.stats import norm
 from typer.testing import CliRunner
 
 import nadpvi as na
 from nadpvi.cli.app import app
-from nadpvi.curvature_share import curvature_sensitivity
+from nadpvi.curvature_share import curvature_sensitivity, curvature_size, curvature_weight_cap
 from nadpvi.design import make_design
 from nadpvi.encoding import encode_features, encode_outcome
 from nadpvi.errors import ArgumentError, PrivacyError
@@ -34,11 +36,21 @@ COLUMNS = {
     "ward": {"kind": "categorical", "levels": ["a", "b", "c"]},
     "well": {"kind": "binary", "levels": ["no", "yes"]},
     "pulse": {"kind": "real", "lower": 0, "upper": 3},
+    "visits": {"kind": "count", "upper": 9},
 }
 SCHEMA = na.Schema.from_dict({"columns": COLUMNS})
 PREDICTORS = ["dose", "sex", "ward"]
 LOGISTIC = na.models.LogisticRegression(outcome="well", predictors=PREDICTORS)
 LINEAR = na.models.LinearRegression(outcome="pulse", predictors=PREDICTORS)
+POISSON = na.models.PoissonRegression(outcome="visits", predictors=PREDICTORS, prior_sd=0.5)
+OVERDISPERSED = na.models.NegativeBinomialRegression(outcome="visits", predictors=PREDICTORS, prior_sd=0.5)
+PROBIT = na.models.BinaryRegression(outcome="well", predictors=PREDICTORS)
+CLOGLOG = na.models.BinaryRegression(outcome="well", predictors=PREDICTORS, link="cloglog")
+LEVELS = na.models.MultinomialLogisticRegression(outcome="ward", predictors=["dose", "sex"])
+REGRESSIONS = [LOGISTIC, LINEAR, POISSON, OVERDISPERSED, PROBIT, CLOGLOG, LEVELS]
+KINDS = [f"{model.kind}-{getattr(model, 'link', '')}".rstrip("-") for model in REGRESSIONS]
+NONE = np.zeros(0)
+EXTRAS = {LINEAR: (np.array([-0.3]), np.array([0.2])), OVERDISPERSED: (np.array([0.7]), np.array([0.0]))}
 BUDGET = na.PrivacyBudget(epsilon=1.0, delta=1e-5)
 CONFIG = na.DPVIConfig(num_steps=60, curvature_share=0.2)
 
@@ -52,6 +64,7 @@ def make_table(num_rows=500, seed=0):
             "ward": rng.choice(["a", "b", "c"], num_rows),
             "well": rng.choice(["no", "yes"], num_rows),
             "pulse": rng.uniform(0, 3, num_rows),
+            "visits": rng.poisson(1.5, num_rows),
         }
     )
 
@@ -62,7 +75,7 @@ def make_records(model, table):
 
 
 def simulated(model=LOGISTIC, **changes):
-    config = dataclasses.replace(CONFIG, **({"clip_norm": 5.0} if model is LINEAR else {}))
+    config = dataclasses.replace(CONFIG, **({} if model in (LOGISTIC, LEVELS) else {"clip_norm": 5.0}))
     settings = {"schema": SCHEMA, "privacy": BUDGET, "config": config, "insecure_seed": 1} | changes
     return na.release(model, make_table(), **settings)
 
@@ -85,45 +98,108 @@ def exact_curvature(made, records):
     mechanism = make_mechanism(
         made.description, privacy=BUDGET, config=dataclasses.replace(made.config, curvature_share=0.2)
     )
-    size = made.description.design.num_features
-    noise = NoNoiseOnGrid(size * (size + 1) // 2)
+    noise = NoNoiseOnGrid(curvature_size(made.description))
     return release_curvature(made, records, mechanism=mechanism, noise=noise)[0]
 
 
-def by_brute_force(made, x):
-    """Return X' diag(w) X at the window's mean iterate, with weights summed over a fine grid."""
-    mean = made.phi[12:].mean(axis=0)
-    size = made.description.guide.num_params(len(mean))
-    mu, sd = mean[:size], np.logaddexp(0.0, mean[size:])
-    if made.description.model is LINEAR:
-        return x.T @ x * math.exp(-mu[-1] + 0.5 * sd[-1] ** 2)
+def information(model, predictors, extras):
+    """Return E[score score'] over every outcome there is, at one value of each predictor, (J, J)."""
+    outcomes = {"count": range(2000), "binary": range(2), "categorical": range(3)}[model.outcome_kind]
+    y = np.array(outcomes, dtype=float)
+    size = len(predictors)
+    every = np.concatenate([predictors, extras[0]])[:, None] * np.ones(len(y))
+    scores = model.score(every if extras[0].size == 0 else list(every), y)[:size]
+    # Predictors as coefficients of one feature each, so that the likelihood is that of the predictors.
+    theta = np.concatenate([predictors, extras[0]])
+    batch = na.models.base.RecordBatch(x=np.ones((len(y), 1)), y=y)
+    chance = np.exp(model.log_likelihood(np.broadcast_to(theta, (len(y), len(theta))), batch))
+    assert chance.sum() == pytest.approx(1.0, rel=1e-9)
+    return (scores * chance) @ scores.T
+
+
+@pytest.mark.parametrize("model", [model for model in REGRESSIONS if model is not LINEAR])
+@pytest.mark.parametrize("place", [-6.0, -1.0, 0.0, 0.466, 1.5, 4.0])
+def test_weights_are_the_expected_information_of_a_record(model, place):
+    """Without its outcome: a sum over all of them."""
+    predictors = np.array([place, 0.3 - 0.5 * place]) if model is LEVELS else np.array([place])
+    extras = EXTRAS.get(model, (NONE, NONE))
+    found = model.curvature_weights(predictors[:, None], np.zeros((len(predictors), 1)), extras=extras)
+    np.testing.assert_allclose(found[:, :, 0], information(model, predictors, extras), rtol=1e-6, atol=1e-12)
+
+
+def averaged(function, mean, sd):
+    """Return E[function(x)] for one normal x by a fine grid."""
     grid = np.linspace(-8.0, 8.0, 4001)
     density = np.exp(-0.5 * grid**2)
-    total = np.zeros((x.shape[1], x.shape[1]))
+    return function(mean + sd * grid) @ density / density.sum()
+
+
+def by_brute_force(made, x):
+    """Return the sum of W (x) x x' at the window's mean iterate, averaged over the guide by fine grids."""
+    model, mean = made.description.model, made.phi[12:].mean(axis=0)
+    size = made.description.guide.num_params(len(mean))
+    mu, sd = mean[:size], np.logaddexp(0.0, mean[size:])
+    if model is LINEAR:
+        return x.T @ x * math.exp(-mu[-1] + 0.5 * sd[-1] ** 2)
+    blocks = (size - model.num_extras) // x.shape[1]
+    extras = mu[blocks * x.shape[1] :], np.zeros(model.num_extras)
+    cap = curvature_weight_cap(made.description, made.phi)
+    total = np.zeros((blocks * x.shape[1],) * 2)
     for row in x:
-        predictor = row @ mu + grid * math.sqrt(row**2 @ sd**2)
-        chance = 1.0 / (1.0 + np.exp(-predictor))
-        total += (chance * (1.0 - chance)) @ density / density.sum() * np.outer(row, row)
+        places = [mu[k * len(row) : (k + 1) * len(row)] @ row for k in range(blocks)]
+        spreads = [math.sqrt(row**2 @ sd[k * len(row) : (k + 1) * len(row)] ** 2) for k in range(blocks)]
+        if model is LEVELS:
+            grid, weight = np.polynomial.hermite_e.hermegauss(25)
+            first, second = (a.ravel() for a in np.meshgrid(grid, grid))
+            nodes = np.array([places[0] + spreads[0] * first, places[1] + spreads[1] * second])
+            weight = np.outer(weight, weight).ravel() / weight.sum() ** 2
+            odds = np.exp(nodes)
+            chances = odds / (1.0 + odds.sum(axis=0))
+            weights = np.diag(chances @ weight) - (chances * weight) @ chances.T
+        else:
+            weights = np.array(
+                [
+                    [averaged(BRUTE_FORCE[KINDS[REGRESSIONS.index(model)]](extras), *place)]
+                    for place in zip(places, spreads, strict=True)
+                ]
+            )
+        weights = weights * min(1.0, cap / np.linalg.norm(weights))
+        total += np.kron(weights, np.outer(row, row))
     return total
 
 
-@pytest.mark.parametrize("model", [LOGISTIC, LINEAR])
-def test_it_is_the_hessian_of_the_records_at_the_mean_iterate(model):
-    made, records = simulated(model), make_records(model, make_table())
+BRUTE_FORCE = {
+    "logistic_regression": lambda extras: lambda x: expit(x) * expit(-x),
+    "poisson_regression": lambda extras: np.exp,
+    "negative_binomial_regression": lambda extras: lambda x: 1.0 / (np.exp(-x) + np.exp(-extras[0][0])),
+    "binary_regression-probit": lambda extras: lambda x: norm.pdf(x) ** 2 / norm.cdf(x) / norm.sf(x),
+    "binary_regression-cloglog": lambda extras: lambda x: np.exp(2 * x) / np.expm1(np.exp(x)),
+}
+
+
+@pytest.mark.parametrize("model", REGRESSIONS, ids=KINDS)
+def test_it_is_the_expected_hessian_of_the_records_at_the_mean_iterate(model):
+    made, records = simulated(model), make_records(model, make_table(num_rows=60))
     wanted = by_brute_force(made, records.x)
     found = exact_curvature(made, records)
-    # Truncation moves an entry by at most a grid unit for each record.
+    # Truncation moves an entry by at most a grid unit for each record. Of several levels the average is over
+    # 64 points.
     grid = len(records.y) / GRID_UNITS * curvature_sensitivity(made.description, made.phi)
-    np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=grid)
+    off = 2e-3 * np.abs(wanted).max() if model is LEVELS else grid
+    np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=off)
     np.testing.assert_array_equal(found, found.T)
 
 
-@pytest.mark.parametrize("model", [LOGISTIC, LINEAR])
-@pytest.mark.parametrize("place", [0, 1, 6, 7, 8, 200, 499])
-def test_a_record_moves_the_sum_by_at_most_its_sensitivity_and_no_other_s_entries(model, place, monkeypatch):
+@pytest.mark.parametrize("model", REGRESSIONS, ids=KINDS)
+@pytest.mark.parametrize(
+    ("place", "block_rows"), [(0, 7), (1, 8), (6, 7), (7, 7), (8, 1), (200, 13), (499, 7)]
+)
+def test_a_record_moves_the_sum_by_at_most_its_sensitivity_and_no_other_s_entries(
+    model, place, block_rows, monkeypatch
+):
     """Wherever it stands: the others' numbers on the grid must not depend on their place."""
-    monkeypatch.setattr(curvature, "_BLOCK_VALUES", 7 * 21)  # blocks of 7 rows
     made, table = simulated(model), make_table()
+    monkeypatch.setattr(curvature, "_BLOCK_VALUES", block_rows * curvature_size(made.description))
     records = make_records(model, table)
     kept = np.arange(len(table)) != place
     without = Records(x=records.x[kept], y=records.y[kept])
@@ -392,10 +468,58 @@ def test_float32_features_at_their_bounds_count():
     np.testing.assert_allclose(stored, exact, rtol=1e-6)
 
 
+@pytest.mark.parametrize("model", REGRESSIONS, ids=KINDS)
+@pytest.mark.parametrize("sd", [0.0, 0.3, 10.0])
+def test_weights_are_semi_definite_and_stay_within_their_bound(model, sd):
+    rng = np.random.default_rng(4)
+    num_predictors = 2 if model is LEVELS else 1
+    mean = rng.normal(0.0, 5.0, (num_predictors, 4000))
+    mean[:, :4] = [[0.0, 0.46601, 300.0, -800.0]] if num_predictors == 1 else [[30.0, 0, 0, 900.0]] * 2
+    extras = EXTRAS.get(model, (NONE, NONE))
+    weights = model.curvature_weights(mean, np.full(mean.shape, sd), extras=extras)
+    assert np.isfinite(weights).all()
+    assert (np.linalg.eigvalsh(weights.transpose(2, 0, 1)) >= -1e-12 * np.abs(weights).max()).all()
+    bound = model.curvature_weight_bound(extras=extras)
+    if bound is not None:
+        norms = np.linalg.norm(weights, axis=(0, 1))
+        assert norms.max() <= bound
+        if sd == 0.0:
+            assert norms.max() > 0.999 * bound
+
+
+def test_of_counts_the_largest_weights_are_cut_at_a_number_that_no_record_sets():
+    made = simulated(POISSON)
+    mean = np.array([0.1, 0.8, 0.3, 0.2, -0.4, 0.0])
+    phi = np.tile(np.concatenate([mean, np.full(6, -30.0)]), (60, 1))  # a guide without spread
+    here = SimpleNamespace(description=made.description, phi=phi, config=made.config)
+    cap = curvature_weight_cap(made.description, phi)
+    # Rates of made-up records are exp of a uniform number and of levels at random: the largest hundredth.
+    rng = np.random.default_rng(0)
+    eta = 0.1 + 0.8 * rng.uniform(-2, 2, 10**6) + 0.3 * rng.integers(2, size=10**6)
+    eta += np.array([0.2, -0.4, 0.0])[rng.integers(3, size=10**6)]
+    assert cap == pytest.approx(np.exp(np.quantile(eta, 0.99)), rel=5e-3)
+    rows = np.array([[1.0, 0.0, 0.0, 0.0, 0.0, 1.0], [1.0, 2.0, 1.0, 1.0, 0.0, 0.0]])
+    usual, extreme = (exact_curvature(here, Records(x=row[None], y=np.zeros(1)))[0, 0] for row in rows)
+    assert usual == pytest.approx(math.exp(0.1), rel=1e-4)
+    assert extreme == pytest.approx(cap, rel=1e-4)
+    assert math.exp(rows[1] @ mean) > 1.05 * cap
+
+
+@pytest.mark.parametrize("model", [POISSON, OVERDISPERSED, PROBIT, LEVELS])
+@pytest.mark.filterwarnings("ignore::nadpvi.errors.InferenceWarning")
+def test_every_regression_releases_one_where_settings_are_suggested_and_dense_reads_it(model):
+    made = na.release(model, make_table(), schema=SCHEMA, privacy=BUDGET, num_records=500, insecure_seed=2)
+    size = len(made.description.names) - model.num_extras
+    assert made.curvature.shape == (size, size)
+    posterior = na.infer(made, draws=20, warmup=30, chains=2, seed=1)
+    assert posterior.settings["method"] == "dense"
+    assert posterior.settings["phi_star_prior"] == "model"
+
+
 @pytest.mark.parametrize("sd", [0.0, 1.0, 5.0, 30.0])
 def test_weights_are_averages_over_the_guide_however_wide(sd):
     mean = np.array([-8.0, -1.0, 0.0, 3.0, 40.0])
-    found = LOGISTIC.curvature_weights(mean, np.full(5, sd), extras=(np.zeros(0), np.zeros(0)))
+    found = LOGISTIC.curvature_weights(mean[None], np.full((1, 5), sd), extras=(NONE, NONE))[0, 0]
     grid = np.linspace(-10.0, 10.0, 200_001)
     density = np.exp(-0.5 * grid**2) / np.exp(-0.5 * grid**2).sum()
     chance = expit(mean[:, None] + sd * grid)
@@ -456,7 +580,10 @@ def test_what_goes_wrong_in_it_does_not_cost_the_trace(monkeypatch):
     ("changes", "message"),
     [
         ({"privacy": na.NonPrivate()}, "NonPrivate"),
-        ({"model": na.models.PoissonRegression(outcome="visits")}, "LogisticRegression or LinearRegression"),
+        (
+            {"model": na.models.PoissonGamma(outcome="visits", prior_shape=2, prior_rate=1)},
+            "needs a regression",
+        ),
         ({"config": dataclasses.replace(CONFIG, guide=na.guides.FullRank())}, "MeanField"),
         ({"config": dataclasses.replace(CONFIG, keep="sums")}, "keep"),
         (
@@ -466,10 +593,9 @@ def test_what_goes_wrong_in_it_does_not_cost_the_trace(monkeypatch):
     ],
 )
 def test_runs_that_cannot_release_it_are_refused_before_the_table_is_opened(changes, message, tmp_path):
-    columns = COLUMNS | {"visits": {"kind": "count", "upper": 9}}
     settings = {
         "model": LOGISTIC,
-        "schema": na.Schema.from_dict({"columns": columns}),
+        "schema": SCHEMA,
         "privacy": BUDGET,
         "config": CONFIG,
     } | changes
@@ -494,4 +620,4 @@ def test_the_command_line_has_it(tmp_path, monkeypatch):
     options += " --curvature-share 0.2 --insecure-seed 1 -o release.nc"
     result = CliRunner().invoke(app, options.split())
     assert result.exit_code == 0, result.output
-    assert na.Release.load("release.nc").curvature.shape == (7, 7)
+    assert na.Release.load("release.nc").curvature.shape == (8, 8)

@@ -13,7 +13,7 @@ from nadpvi.formula import parse_formula
 from nadpvi.schema import Schema
 from nadpvi.terms import Term, term_from_list
 
-__all__ = ["Design", "curvature_size", "make_design"]
+__all__ = ["Design", "make_design"]
 
 # What an outcome of each kind may be declared as, and the remedy where it is not.
 _OUTCOMES: dict[str, tuple[tuple[type[Column], ...], str]] = {
@@ -254,19 +254,6 @@ def make_design(
     if not (allow_no_features or design.predictors or design.intercept):
         raise SchemaError("a model needs a predictor or an intercept; it has neither")
     return design
-
-
-def curvature_size(design: Design) -> int:
-    """Return how many numbers the upper triangle of an F x F matrix has, its diagonal included.
-
-    Examples
-    --------
-    >>> schema = Schema.from_dict({"columns": {"well": {"kind": "binary", "levels": ["no", "yes"]},
-    ...     "age": {"kind": "real", "lower": 0, "upper": 100}}})
-    >>> curvature_size(make_design(schema, outcome="well"))
-    3
-    """
-    return design.num_features * (design.num_features + 1) // 2
 
 
 def _name_tuple(predictors: object) -> tuple[str, ...]:

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from nadpvi.config import DPVIConfig
 from nadpvi.containers.release import Release
 from nadpvi.containers.storage import package_versions
-from nadpvi.curvature_share import check_curvature_share
+from nadpvi.curvature_share import check_curvature_share, curvature_size
 from nadpvi.description import ModelDescription
-from nadpvi.design import curvature_size
 from nadpvi.errors import ArgumentError
 from nadpvi.gradient_model.data import TraceSums
 from nadpvi.models.base import Model
@@ -113,7 +112,7 @@ class Mechanism:
         """Return the noise of the curvature's entries, per what one record may add to all of them."""
         if self.curvature_noise_multiplier is None:
             raise ArgumentError("this run releases no curvature.")
-        size = curvature_size(self.description.design)
+        size = curvature_size(self.description)
         return _gaussian_noise(streams, sigma=self.curvature_noise_multiplier, dimension=size, num_steps=1)
 
     def score_noise(self, streams: Streams) -> NoiseSource:
@@ -287,7 +286,7 @@ def make_mechanism(
             noise_multiplier, curvature_noise_multiplier, discreteness = calibrated_split(
                 privacy,
                 share=config.curvature_share,
-                curvature_size=curvature_size(description.design),
+                curvature_size=curvature_size(description),
                 **shared,
             )
         else:

@@ -5,7 +5,7 @@ import numpy as np
 from nadpvi.config import DPVIConfig
 from nadpvi.containers.release_checks import check_settings, check_values
 from nadpvi.containers.release_parts import ReleaseParts
-from nadpvi.curvature_share import curvature_sensitivity
+from nadpvi.curvature_share import curvature_sensitivity, num_coefficients
 from nadpvi.description import ModelDescription
 from nadpvi.errors import ArgumentError
 from nadpvi.gradient_model.sums import window_start
@@ -62,7 +62,7 @@ def _check_curvature(release: ReleaseParts) -> None:
         if guarantee.is_private:
             raise ArgumentError("guarantee must count the curvature that is released beside the trace.")
         return
-    size = description.design.num_features
+    size = num_coefficients(description)
     if std.shape != (size, size):
         raise ArgumentError(f"curvature must have shape {(size, size)} (got {std.shape}).")
     if config is not None and (guarantee.num_steps != config.num_steps or not config.curvature_share):

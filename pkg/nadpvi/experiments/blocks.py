@@ -12,11 +12,14 @@ from nadpvi.containers.release import Release
 from nadpvi.experiments.sources import Setting, SimulatedTable, make_setting, simulate
 from nadpvi.gradient_model.priors import window_sums
 from nadpvi.models.base import ExponentialFamily
+from nadpvi.planning.suggestion import suggest_config
 from nadpvi.privacy.budget import PrivacyBudget
 from nadpvi.private.curator import release
 from nadpvi.private.replicates import replicate_seed, simulate_releases
 
-__all__ = ["Block"]
+__all__ = ["SUGGESTED", "Block"]
+
+SUGGESTED = "suggested"  # among an arm's settings: what `suggest_config` returns for its source and budget
 
 Array = NDArray[np.float64]
 
@@ -54,8 +57,22 @@ class Block:
         return np.array([table.theta for table in self.tables])
 
     def config(self, **changes: Any) -> DPVIConfig:
-        """Return the arm's settings."""
-        return DPVIConfig.from_dict({**self.settings["settings"], **changes})
+        """Return the arm's settings; those it names replace what is suggested, where it asks for that."""
+        given = {**self.settings["settings"], **changes}
+        if not given.pop(SUGGESTED, False):
+            return DPVIConfig.from_dict(given)
+        return DPVIConfig.from_dict({**self._suggested.to_dict(), **given})
+
+    @functools.cached_property
+    def _suggested(self) -> DPVIConfig:
+        """What would be chosen by somebody who guesses the number of records right."""
+        return suggest_config(
+            self.setting.model,
+            self.budget,
+            schema=self.setting.schema,
+            num_records=self.setting.num_records,
+            covariates=self.setting.covariates,
+        )
 
     @functools.cached_property
     def releases(self) -> list[Release]:

@@ -12,6 +12,7 @@ from nadpvi.checks import check_count
 from nadpvi.config import DPVIConfig
 from nadpvi.coverage.ranks import MIN_DRAWS
 from nadpvi.errors import ArgumentError, FileError, NadpviError
+from nadpvi.experiments.blocks import SUGGESTED
 from nadpvi.experiments.finding import find_experiment
 from nadpvi.experiments.methods import METHODS
 from nadpvi.experiments.sources import check_source
@@ -66,7 +67,7 @@ class Arm:
     label : str
         The settings' name, the arm's own label if it has one, and epsilon.
     settings : mapping
-        Arguments of `nadpvi.DPVIConfig`.
+        Arguments of `nadpvi.DPVIConfig`, and whether they change what `nadpvi.suggest_config` returns.
     epsilon, delta : float
         Budget of every release.
     methods : tuple of str
@@ -288,8 +289,10 @@ def _check_methods(methods: list[Any]) -> None:
 def _checked_config(settings: Mapping[str, Any]) -> DPVIConfig:
     """Return the settings as a configuration, or raise."""
     names = {field.name for field in dataclasses.fields(DPVIConfig)}
-    _refuse_unknown("settings", settings, names)
-    return DPVIConfig.from_dict(dict(settings))
+    _refuse_unknown("settings", settings, {*names, SUGGESTED})
+    given = dict(settings)
+    _check_kind(SUGGESTED, given.pop(SUGGESTED, False), bool, "true or false")
+    return DPVIConfig.from_dict(given)
 
 
 def _refuse_unknown(what: str, values: Mapping[str, Any], known: set[str]) -> None:

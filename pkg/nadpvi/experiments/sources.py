@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from nadpvi.baselines.sufficient_statistics.predictors import PredictorMoments, gaussian_moments
@@ -17,7 +18,7 @@ from nadpvi.checks import check_count
 from nadpvi.datasets import ADULT_PREDICTORS, adult_schema, load_adult
 from nadpvi.encoding import encode_features, encode_outcome
 from nadpvi.errors import ArgumentError, NadpviError
-from nadpvi.made_up import prior_draws
+from nadpvi.made_up import Covariates, prior_draws
 from nadpvi.models import (
     BernoulliBeta,
     CategoricalDirichlet,
@@ -67,6 +68,8 @@ class Setting:
         Tighter public bounds for noisy statistics, to which records are clamped; `schema` when omitted.
     moments : PredictorMoments, optional
         The moments of a regression's features, known because they are simulated; public for its rivals.
+    covariates : callable, optional
+        A simulator of the predictors, where it is public, for settings that are suggested.
     """
 
     model: Any
@@ -76,6 +79,7 @@ class Setting:
     optimum_upper: float | None = None
     statistics_schema: Schema | None = None
     moments: PredictorMoments | None = None
+    covariates: Covariates | None = None
 
 
 def _schema(name: str, **column: Any) -> Schema:
@@ -211,6 +215,10 @@ def _linear(
         x[:, 1:] = np.clip(rng.standard_normal((num_records, num_predictors)), -bound, bound)
         return x
 
+    def covariates(num_records: int, rng: np.random.Generator) -> pd.DataFrame:
+        x = np.clip(rng.standard_normal((num_records, num_predictors)), -bound, bound)
+        return pd.DataFrame(x, columns=names)
+
     return Setting(
         model=LinearRegression(
             outcome="y", prior_shape=prior_shape, prior_scale=prior_scale, prior_sd=prior_sd
@@ -220,6 +228,7 @@ def _linear(
         make=functools.partial(_regression_tables, features=features),
         statistics_schema=schema_of(statistics_bound or bound, statistics_outcome_bound or outcome_bound),
         moments=gaussian_moments(1.0 - is_random, np.diag(is_random)),
+        covariates=covariates,
     )
 
 

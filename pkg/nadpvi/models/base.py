@@ -107,27 +107,30 @@ class LinearModel(Model, Protocol):
 
 @runtime_checkable
 class CurvatureModel(LinearModel, Protocol):
-    """A model of one linear predictor with -d^2 log p / d predictor^2 in a public range, whatever y is."""
+    """A model that says what a record tells of its linear predictors, by the features alone."""
 
     def curvature_weights(self, mean: Array, sd: Array, *, extras: tuple[Array, Array]) -> Array:
-        """Return E[-d^2 log p / d predictor^2] for normal predictors, shape (B,) -> (B,).
+        """Return the expected information of one record on its J linear predictors, which are normal.
+
+        It is E[-d^2 log p / d predictors d predictors'] over the outcome, which the model draws, and over the
+        predictors. A record's own outcome plays no part. Every operation is elementwise in the records.
 
         Parameters
         ----------
-        mean, sd : ndarray, shape (B,)
-            Of each record's linear predictor.
+        mean, sd : ndarray, shape (J, B)
+            Of each record's linear predictors, independent.
         extras : pair of ndarray, shape (E,)
             Means and sds of the further parameters, normal and independent.
 
         Returns
         -------
-        ndarray, shape (B,)
-            In [0, `curvature_weight_bound`].
+        ndarray, shape (J, J, B)
+            Positive semi-definite, of a Frobenius norm of at most `curvature_weight_bound`.
         """
         ...
 
-    def curvature_weight_bound(self, *, extras: tuple[Array, Array]) -> float:
-        """Return the largest weight of any record, > 0."""
+    def curvature_weight_bound(self, *, extras: tuple[Array, Array]) -> float | None:
+        """Return the largest norm of any record's weights, > 0, or None where it has no bound."""
         ...
 
 

@@ -1,5 +1,6 @@
 """Bayesian regression of a binary outcome with a probit or complementary log-log link."""
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -17,11 +18,17 @@ from nadpvi.models.links import (
     normal_log_cdf,
     normal_log_cdf_slope,
 )
+from nadpvi.models.quadrature import normal_average
 from nadpvi.models.regression import Regression, linear_predictor
 
 __all__ = ["BinaryRegression"]
 
 Array = NDArray[np.float64]
+
+# Of u^2 / (exp(u) - 1), at u = 1.5936.
+_LARGEST_CLOGLOG_INFORMATION = 0.64761024
+# u = exp(7) leaves no doubt about the outcome: nothing is told beyond.
+_CERTAIN = 7.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +83,17 @@ class BinaryRegression(Regression):
             return sign * normal_log_cdf_slope(sign * predictors)
         return y * cloglog_slope(predictors) - (1.0 - y) * bounded_exp_slope(predictors)
 
+    def curvature_weights(self, mean: Array, sd: Array, *, extras: tuple[Array, Array]) -> Array:
+        """Return E[(dp / d eta)^2 / (p (1 - p))] over a normal predictor: (1, B) -> (1, 1, B)."""
+        information = _probit_information if self.link == "probit" else _cloglog_information
+        weights = normal_average(information, mean, sd)[None]
+        bounded: Array = np.minimum(weights, self.curvature_weight_bound(extras=extras))
+        return bounded
+
+    def curvature_weight_bound(self, *, extras: tuple[Array, Array]) -> float:
+        """Return the largest weight: 2 / pi for probit, at 0; 0.648 for cloglog, at 0.466."""
+        return 2.0 / math.pi if self.link == "probit" else _LARGEST_CLOGLOG_INFORMATION
+
     def predict_mean(self, theta: Array, x: Array) -> Array:
         """Return P(y = 1 | x, theta), theta (M, K) and x (N, F) -> (M, N)."""
         return self._chance(theta @ x.T)
@@ -91,3 +109,16 @@ class BinaryRegression(Regression):
         if self.link == "probit":
             return np.asarray(ndtr(predictor))
         return -np.expm1(-bounded_exp_slope(predictor))
+
+
+def _probit_information(predictor: Array) -> Array:
+    """Return the product of both outcomes' slopes of log Phi, which is density^2 / (p (1 - p))."""
+    information: Array = normal_log_cdf_slope(predictor) * normal_log_cdf_slope(-predictor)
+    return information
+
+
+def _cloglog_information(predictor: Array) -> Array:
+    """Return the product of both outcomes' slopes, u and u / (exp(u) - 1) with u = exp(eta)."""
+    capped = np.minimum(predictor, _CERTAIN)
+    information: Array = np.exp(capped) * cloglog_slope(capped)
+    return information

@@ -137,8 +137,8 @@ class LinearRegression(Regression):
         return scores
 
     def curvature_weights(self, mean: Array, sd: Array, *, extras: tuple[Array, Array]) -> Array:
-        """Return E[1 / s2], the same for every record: (B,) -> (B,)."""
-        return np.full(mean.shape, self.curvature_weight_bound(extras=extras))
+        """Return E[1 / s2], the same for every record: (1, B) -> (1, 1, B)."""
+        return np.full((1, *mean.shape), self.curvature_weight_bound(extras=extras))
 
     def curvature_weight_bound(self, *, extras: tuple[Array, Array]) -> float:
         """Return E[1 / s2] for normal log s2: public, since the iterate is."""

@@ -11,11 +11,14 @@ from scipy.special import softmax
 
 from nadpvi.encoding import Design
 from nadpvi.models.base import Parameter, RecordBatch
+from nadpvi.models.quadrature import standard_normal_points
 from nadpvi.models.regression import Regression
 
 __all__ = ["MultinomialLogisticRegression"]
 
 Array = NDArray[np.float64]
+
+_SLACK = 1.0 - 1e-12  # so that rounding takes no weight beyond its bound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +82,29 @@ class MultinomialLogisticRegression(Regression):
         residual = 1.0 if len(design.outcome_levels) == 2 else math.sqrt(2.0)
         return residual * design.feature_norm_bound
 
+    def curvature_weights(self, mean: Array, sd: Array, *, extras: tuple[Array, Array]) -> Array:
+        """Return E[diag(p) - p p'] over normal predictors of the levels after the first: (J, B) -> (J, J, B).
+
+        The average is over the same 64 points for every record.
+        """
+        num_levels = len(mean)
+        weights = np.zeros((num_levels, *mean.shape))
+        points = standard_normal_points(num_levels)
+        for point in points:
+            chances = _chances(mean + sd * point[:, None])
+            weights -= chances[:, None] * chances[None, :]
+            weights[range(num_levels), range(num_levels)] += chances
+        weights *= _SLACK / len(points)
+        return weights
+
+    def curvature_weight_bound(self, *, extras: tuple[Array, Array]) -> float:
+        """Return 1/2, at two levels of equal chances.
+
+        With S_k the sum of p^k the squared norm is S_2 - 2 S_3 + S_2^2, and S_3 >= S_2^2, so that it is at
+        most S_2 (1 - S_2) <= 1/4.
+        """
+        return 0.5
+
     def predict_mean(self, theta: Array, x: Array) -> Array:
         """Return each level's probability, theta (M, K) and x (N, F) -> (M, N, C)."""
         blocks = theta.reshape(len(theta), -1, x.shape[1])
@@ -107,3 +133,17 @@ def _indicators(y: Array, *, num_levels: int) -> Array:
     """Return y as 0/1 entries, shape (..., C)."""
     indicators: Array = (y[..., None] == np.arange(num_levels)).astype(np.float64)
     return indicators
+
+
+def _chances(predictors: Array) -> Array:
+    """Return the chances of the levels after the first, (J, B) -> (J, B), added up level by level.
+
+    A sum over the first axis may go in another order where there is one record only.
+    """
+    largest = np.maximum(predictors.max(axis=0), 0.0)
+    odds: Array = np.exp(predictors - largest)
+    total = np.exp(-largest)
+    for level in odds:
+        total += level
+    odds /= total
+    return odds

@@ -8,13 +8,14 @@ from typing import ClassVar
 import autograd.numpy as anp
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import digamma, gammaln, polygamma
+from scipy.special import digamma, expit, gammaln, polygamma
 
 from nadpvi.checks import check_positive
 from nadpvi.encoding import Design
 from nadpvi.models.base import Parameter, RecordBatch
 from nadpvi.models.exponential_family import draw_log_gamma
 from nadpvi.models.links import bounded_exp, bounded_exp_slope, log_rising, log_rising_slope
+from nadpvi.models.quadrature import normal_average
 from nadpvi.models.regression import Regression, linear_predictor, shared
 
 __all__ = ["NegativeBinomialRegression"]
@@ -108,6 +109,23 @@ class NegativeBinomialRegression(Regression):
         scaled = log_rising_slope(log_dispersion, y) - slope
         scaled -= dispersion * (np.maximum(excess, 0.0) + np.log1p(decay))
         return np.stack([slope, np.where(log_size < _LARGEST_LOG_DISPERSION, scaled, 0.0)])
+
+    def curvature_weights(self, mean: Array, sd: Array, *, extras: tuple[Array, Array]) -> Array:
+        """Return E[mu phi / (mu + phi)] over a normal predictor: (1, B) -> (1, 1, B).
+
+        The dispersion phi is taken at the mean of its logarithm.
+        """
+        (log_dispersion,), _ = extras
+        dispersion = math.exp(min(log_dispersion, _LARGEST_LOG_DISPERSION))
+
+        def information(predictor: Array) -> Array:
+            return dispersion * np.asarray(expit(predictor - log_dispersion))
+
+        return normal_average(information, mean, sd)[None]
+
+    def curvature_weight_bound(self, *, extras: tuple[Array, Array]) -> None:
+        """Return None: phi bounds it, and that can be far above what any record has."""
+        return None
 
     def predict_mean(self, theta: Array, x: Array) -> Array:
         """Return the mean count at x, theta (M, K) and x (N, F) -> (M, N)."""

@@ -53,6 +53,14 @@ class PoissonRegression(Regression):
         """Return y - exp(eta) for the one linear predictor: (1, ...) -> (1, ...)."""
         return y - bounded_exp_slope(predictors)
 
+    def curvature_weights(self, mean: Array, sd: Array, *, extras: tuple[Array, Array]) -> Array:
+        """Return E[rate] over a normal predictor: (1, B) -> (1, 1, B)."""
+        return bounded_exp_slope(mean + 0.5 * np.square(sd))[None]
+
+    def curvature_weight_bound(self, *, extras: tuple[Array, Array]) -> None:
+        """Return None: the rate grows with the linear predictor."""
+        return None
+
     def predict_mean(self, theta: Array, x: Array) -> Array:
         """Return the rate at x, theta (M, K) and x (N, F) -> (M, N)."""
         return bounded_exp_slope(theta @ x.T)

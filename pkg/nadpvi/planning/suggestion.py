@@ -27,6 +27,7 @@ from scipy import linalg
 from nadpvi.bijectors import inverse_softplus
 from nadpvi.checks import check_count
 from nadpvi.config import DPVIConfig
+from nadpvi.curvature_share import num_coefficients
 from nadpvi.description import ModelDescription
 from nadpvi.errors import ArgumentError, ModelError
 from nadpvi.gradient_model.dense.known import MAX_SIZE
@@ -74,7 +75,7 @@ def suggest_config(
 
     Clip norm, preconditioner, step sizes, start of the scales, number of steps and sampling rate come from
     gradients of made-up records under the prior. The same arguments give the same settings, which are public
-    like every DPVIConfig. Logistic and linear regressions spend a fifth of the budget on their curvature,
+    like every DPVIConfig. Regressions spend a fifth of the budget on their curvature,
     which `nadpvi.infer` then uses. `nadpvi.tuning.tune` tries settings around these on whole simulated runs.
 
     Parameters
@@ -168,7 +169,7 @@ def _curvature_share(description: ModelDescription, privacy: PrivacyBudget | Non
         isinstance(privacy, PrivacyBudget)
         and isinstance(description.model, CurvatureModel)
         and isinstance(description.guide, MeanField)
-        and 2 <= description.design.num_features <= MAX_SIZE
+        and 2 <= num_coefficients(description) <= MAX_SIZE
     )
     return _CURVATURE_SHARE if suits else 0.0
 

@@ -1,8 +1,9 @@
-"""The curvature that a run may release after its last step: X' diag(w) X with noise. Private side.
+"""The curvature that a run may release after its last step: sum_i W_i (x) x_i x_i', with noise. Private side.
 
-w_i is what record i's log likelihood curves by along its linear predictor, on average over the guide at the
-mean iterate of the trace's window, which is public. The records' part of the negative ELBO's Hessian in the
-coefficients is the sum of w_i x_i x_i'. Its upper triangle is released once, by the Gaussian mechanism.
+W_i is what record i is expected to tell of its linear predictors, a number where there is one, averaged over
+the guide at the mean iterate of the trace's window, which is public. The sum of these Kronecker products is
+the records' part of the negative ELBO's Hessian in the coefficients, in expectation over the outcomes. Its
+upper triangle is released once, by the Gaussian mechanism.
 """
 
 from collections.abc import Iterator
@@ -11,7 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nadpvi.containers.release import Release
-from nadpvi.curvature_share import curvature_moments, curvature_sensitivity
+from nadpvi.curvature_share import (
+    curvature_moments,
+    curvature_sensitivity,
+    curvature_weight_cap,
+    num_coefficients,
+    predictor_moments,
+    weight_norms,
+)
 from nadpvi.description import ModelDescription
 from nadpvi.mechanism import Mechanism
 from nadpvi.models.base import CurvatureModel
@@ -54,17 +62,18 @@ def release_curvature(
 
     Returns
     -------
-    pair of ndarray, shape (F, F)
+    pair of ndarray, shape (J F, J F)
         Symmetric; one draw of noise for each pair of coefficients.
     """
     description = mechanism.description
     assert isinstance(description.model, CurvatureModel)  # checked with the settings
     assert mechanism.curvature_noise_multiplier is not None
     check_exact_sums(num_records=records.num_records, grid_units=noise.grid_units)
-    size = description.design.num_features
+    size = num_coefficients(description)
+    cap = curvature_weight_cap(description, made.phi)
     sensitivity = curvature_sensitivity(description, made.phi)
     moments = curvature_moments(description, made.phi)
-    blocks = _scaled_products(records, description, moments=moments, sensitivity=sensitivity)
+    blocks = _scaled_products(records, description, moments=moments, cap=cap, sensitivity=sensitivity)
     if noise.grid_units is None:
         noisy = noise.draw() + sum((rows * counts[:, None]).sum(axis=0) for rows, counts in blocks)
     else:
@@ -79,32 +88,36 @@ def release_curvature(
 
 
 def _scaled_products(
-    records: Records, description: ModelDescription, *, moments: tuple[Array, Array], sensitivity: float
+    records: Records,
+    description: ModelDescription,
+    *,
+    moments: tuple[Array, Array],
+    cap: float,
+    sensitivity: float,
 ) -> Iterator[tuple[Array, NDArray[np.int64]]]:
-    """Yield blocks of rows: upper triangles of w x x' over `sensitivity`, (B, E), and their counts, (B,).
+    """Yield blocks of rows: upper triangles of W (x) x x' over `sensitivity`, (B, E), and their counts, (B,).
 
-    Every operation is elementwise. A product of BLAS would round a row by its place in a block, which other
-    records decide; on the grid that is a whole unit.
+    Weights of a norm above `cap` are shortened to it. Every operation is elementwise. A product of BLAS would
+    round a row by its place in a block, which other records decide; on the grid that is a whole unit.
     """
-    model, size = description.model, description.design.num_features
+    model, num_features = description.model, description.design.num_features
     assert isinstance(model, CurvatureModel)
-    mean, sd = moments
-    extras = mean[size:], sd[size:]
-    first, second = np.triu_indices(size)
+    first, second = np.triu_indices(num_coefficients(description))
+    (block, feature), (other_block, other) = (divmod(index, num_features) for index in (first, second))
     low, high = (np.array(ends) for ends in description.design.feature_bounds)
     step = max(1, _BLOCK_VALUES // len(first))
     for start in range(0, len(records.y), step):
         # Stored as float32 a feature may lie beyond its bound by what rounding adds.
         x = np.clip(records.x[start : start + step].astype(np.float64), low, high)
-        predictor, variance = np.zeros(len(x)), np.zeros(len(x))
-        for column in range(size):
-            predictor += x[:, column] * mean[column]
-            variance += np.square(x[:, column] * sd[column])
-        weights = model.curvature_weights(predictor, np.sqrt(variance), extras=extras) / sensitivity
+        mean, sd, extras = predictor_moments(description, moments, x=x)
+        weights = model.curvature_weights(mean, sd, extras=extras)
+        norms = weight_norms(weights)
+        with np.errstate(invalid="ignore"):
+            weights = weights * (np.minimum(norms, cap) / np.where(norms > 0.0, norms, 1.0)) / sensitivity
         counts = np.ones(len(x), dtype=np.int64)
         if records.counts is not None:
             counts = records.counts[start : start + step]
-        yield x[:, first] * x[:, second] * weights[:, None], counts
+        yield x[:, feature] * x[:, other] * weights[block, other_block].T, counts
 
 
 def on_grid(rows: Array, *, grid_units: int) -> NDArray[np.int64]:
