@@ -24,6 +24,7 @@ from nadpvi.columns import (
     quoted,
 )
 from nadpvi.errors import FileError, SchemaError
+from nadpvi.markup import column_content, html_pairs, html_table
 
 __all__ = [
     "BinaryColumn",
@@ -221,6 +222,13 @@ class Schema:
         if not isinstance(columns, list | tuple) or not all(isinstance(entry, Mapping) for entry in columns):
             raise SchemaError("columns must be a table of columns: write [columns.NAME] with its settings")
         return cls(columns=tuple(_named_column(entry) for entry in columns), person=person)
+
+    def _repr_html_(self) -> str:
+        rows = [(column.name, column.kind, column_content(column)) for column in self.columns]
+        table = html_table("Schema", header=["column", "kind", "bounds or levels"], rows=rows)
+        if self.person is None:
+            return table
+        return table + html_pairs("Person", self.person.to_dict().items())
 
     def to_dict(self) -> dict[str, Any]:
         """Return the schema as JSON types; `from_dict` gives an equal schema back.

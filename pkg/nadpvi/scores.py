@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nadpvi.containers.posterior import Posterior
+from nadpvi.containers.posterior_like import PosteriorLike
 from nadpvi.encoding import encode_outcome
 from nadpvi.errors import DataError
 from nadpvi.tables import TableLike, to_table
@@ -35,7 +35,7 @@ class ScoredRows(NamedTuple):
     observed: Array
 
 
-def predict_rows(posterior: Posterior, table: TableLike) -> ScoredRows:
+def predict_rows(posterior: PosteriorLike, table: TableLike) -> ScoredRows:
     """Return predictions and outcomes of the rows of `table` that can be encoded.
 
     Raises

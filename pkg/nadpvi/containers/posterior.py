@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from nadpvi.arviz_bridge import to_arviz
 from nadpvi.containers.checksum import with_checksum
 from nadpvi.containers.posterior_checks import GROUPS, check_groups, check_settings, read_findings
+from nadpvi.containers.posterior_like import PROMISE
+from nadpvi.containers.posterior_views import PosteriorViews
 from nadpvi.containers.promise_checks import check_promise
 from nadpvi.containers.release import Release
 from nadpvi.containers.storage import HEADER, load_file, to_netcdf, write_bytes
@@ -34,9 +36,6 @@ from nadpvi.tables import TableLike
 
 __all__ = ["PROMISE", "Posterior", "model_variables"]
 
-# The setting that states a promise in one sentence, where it is not that of a DP-SGD run.
-PROMISE = "promise"
-
 Array = NDArray[np.float64]
 
 _FORMAT_VERSION = 2
@@ -44,7 +43,7 @@ _SUMMED_SINCE = 2  # files of this format and later hold a checksum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Posterior:
+class Posterior(PosteriorViews):
     """Draws from a posterior, in ArviZ's groups, with the guarantee and the model they belong to.
 
     Parameters

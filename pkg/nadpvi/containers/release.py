@@ -33,6 +33,7 @@ from nadpvi.description import ModelDescription
 from nadpvi.errors import ArgumentError
 from nadpvi.gradient_model.data import TraceSums
 from nadpvi.guides import Guide
+from nadpvi.markup import html_note, html_pairs
 from nadpvi.privacy.budget import PrivacyBudget
 from nadpvi.privacy.guarantee import Guarantee
 from nadpvi.privacy.guarantee_check import check_accounted
@@ -163,6 +164,20 @@ class Release:
     def __repr__(self) -> str:
         promise = "no guarantee on record" if self.guarantee is None else self.guarantee.sentence()
         return f"<nadpvi.Release: {self.num_steps} steps, {self.dimension} coordinates. {promise}>"
+
+    def _repr_html_(self) -> str:
+        if self.guarantee is None:
+            promise = html_note("No guarantee on record.", is_good=False)
+        else:
+            promise = self.guarantee._repr_html_()
+        facts = {
+            "kept steps" if self.sums is None else "window's steps, as sums": self.num_steps
+            if self.sums is None
+            else self.sums.num_steps,
+            "coordinates": self.dimension,
+            "model": "none" if self.description is None else self.description.model.kind,
+        }
+        return promise + html_pairs("Release", facts.items())
 
     @classmethod
     def from_arrays(

@@ -18,6 +18,7 @@ from nadpvi.diagnostics.released_curvature import released_curvature_findings
 from nadpvi.diagnostics.schedule import schedule_findings
 from nadpvi.diagnostics.window import WindowNumbers
 from nadpvi.errors import ArgumentError
+from nadpvi.markup import html_frame, html_note, html_table
 
 __all__ = ["Diagnostics", "ReleaseWindow", "diagnose", "diagnose_with"]
 
@@ -63,6 +64,19 @@ class Diagnostics:
         lines += [f"  {finding.severity}: {finding.sentence()}" for finding in self.findings]
         lines += [f"  not checked: {line}" for line in self.not_checked]
         return "\n".join(lines) + ">" if len(lines) > 1 else lines[0] + " Nothing found.>"
+
+    def _repr_html_(self) -> str:
+        stamp = "The intervals are in doubt." if self.warnings else "Nothing puts the intervals in doubt."
+        found = [(f.check, f.severity, f.sentence()) for f in self.findings]
+        parts = [html_note(stamp, is_good=not self.warnings)]
+        if found:
+            parts.append(
+                html_table("Findings", header=["check", "severity", "finding and remedy"], rows=found)
+            )
+        if self.not_checked:
+            lines = [(str(number), line) for number, line in enumerate(self.not_checked, start=1)]
+            parts.append(html_table("Not checked", header=["", "what, and why"], rows=lines))
+        return "".join(parts) + html_frame(f"Coordinates; {self.num_kept:,} noisy gradients", self.table)
 
     def to_dict(self) -> dict[str, Any]:
         """Return findings and window as JSON types, without the table."""

@@ -8,6 +8,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from nadpvi.markup import html_frame, html_note, html_pairs
+
 __all__ = ["Plan", "shown_names"]
 
 Array = NDArray[np.float64]
@@ -166,6 +168,13 @@ class Plan:
     def report(self) -> str:
         """Return the plan as text of several lines, without its warnings."""
         return "\n".join([*self._facts(), "", *self._table()])
+
+    def _repr_html_(self) -> str:
+        facts = [tuple(line.split(":", 1)) for line in self._facts()[1:]]
+        warned = "".join(html_note("Warning:", line, is_good=False) for line in self.warnings)
+        pairs = html_pairs(self._facts()[0], [(name, value.strip()) for name, value in facts])
+        frame = self.to_frame()[list(_COLUMNS)].sort_values("margin", kind="stable")
+        return warned + pairs + html_frame("Parameters, those that the noise hits hardest first", frame)
 
     def __str__(self) -> str:
         return "\n".join([self.report(), *(f"warning: {line}" for line in self.warnings)])

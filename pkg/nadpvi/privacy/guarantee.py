@@ -8,6 +8,7 @@ from typing import Any
 
 from nadpvi.checks import check_positive, check_real
 from nadpvi.errors import ArgumentError
+from nadpvi.markup import html_note, html_pairs
 from nadpvi.privacy.guarantee_words import change_in_words, limits_in_words, run_in_words
 from nadpvi.privacy.parameters import (
     ADD_OR_REMOVE_ONE,
@@ -182,6 +183,15 @@ class Guarantee:
         values["assumed_public"] = tuple(values["assumed_public"])
         values["selection"] = _selection(values["selection"])
         return cls(**values)
+
+    def _repr_html_(self) -> str:
+        stamp = "Private:" if self.is_private else ""
+        numbers = {
+            name: value for name, value in self.to_dict().items() if isinstance(value, int | float | str)
+        }
+        return html_note(stamp, self.sentence(), is_good=self.is_private) + html_pairs(
+            "Guarantee", numbers.items()
+        )
 
     def _what(self) -> str:
         """Return what is released, in words."""
