@@ -61,6 +61,7 @@ PUBLIC = {
     "nadpvi.cli.described",
     "nadpvi.cli.files",
     "nadpvi.cli.groups",
+    "nadpvi.cli.predict",
     "nadpvi.cli.run_file",
     "nadpvi.planning.pace",
     "nadpvi.planning.predictive",

@@ -16,7 +16,7 @@ import pandas as pd
 
 from nadpvi.errors import ArgumentError, DataError, FileError
 
-__all__ = ["check_names", "file_header", "file_parts", "read_file"]
+__all__ = ["check_names", "file_header", "file_parts", "is_parquet", "read_file"]
 
 _PARQUET_SUFFIXES = (".parquet", ".pq")
 _CSV_LINES = 10_000
@@ -41,7 +41,7 @@ def check_names(names: Sequence[str], *, source: str) -> None:
 def read_file(path: Path) -> pd.DataFrame:
     """Return the table in a file; errors are those of `nadpvi.tables.read_table`."""
     with _named_errors(path):
-        if not _is_parquet(path):
+        if not is_parquet(path):
             return _read_csv(path)
         with path.open("rb") as file, _parquet_errors(path):
             # The names first: two that are equal would stop the conversion less clearly.
@@ -52,7 +52,7 @@ def read_file(path: Path) -> pd.DataFrame:
 def file_header(path: Path) -> tuple[tuple[str, ...], int | None]:
     """Return the names of a file's columns, and how many rows it has, None if only reading it tells."""
     with _named_errors(path):
-        if not _is_parquet(path):
+        if not is_parquet(path):
             with path.open(encoding="utf-8-sig", newline="") as lines:
                 return tuple(_csv_header(csv.reader(lines, strict=True), path)), None
         with path.open("rb") as file, _parquet_errors(path):
@@ -65,7 +65,7 @@ def file_header(path: Path) -> tuple[tuple[str, ...], int | None]:
 def file_parts(path: Path, names: Sequence[str], *, num_rows: int) -> Iterator[pd.DataFrame]:
     """Yield some columns of a file, at most `num_rows` rows at a time; the cells are those of `read_file`."""
     with _named_errors(path):
-        if not _is_parquet(path):
+        if not is_parquet(path):
             with path.open(encoding="utf-8-sig", newline="") as lines:
                 reader = csv.reader(lines, strict=True)
                 header = _csv_header(reader, path)
@@ -96,7 +96,7 @@ def _named_errors(path: Path) -> Iterator[None]:
         raise FileError(f"table {path} cannot be read ({error.strerror or 'input error'})") from None
 
 
-def _is_parquet(path: Path) -> bool:
+def is_parquet(path: Path) -> bool:
     """Return whether a file is read by pyarrow, by its name."""
     return path.suffix.lower() in _PARQUET_SUFFIXES
 

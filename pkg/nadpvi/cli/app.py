@@ -15,6 +15,7 @@ from nadpvi.cli.export import export
 from nadpvi.cli.groups import with_groups
 from nadpvi.cli.ledger import ledger
 from nadpvi.cli.plan import plan
+from nadpvi.cli.predict import predict
 from nadpvi.cli.report import report
 from nadpvi.cli.resume import resume
 from nadpvi.cli.run import fit, infer, release
@@ -33,7 +34,23 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (demo, plan, release, resume, infer, fit, summary, report, export, coverage, ledger, doctor):
+# In the order of the road, which is that of --help.
+COMMANDS = (
+    plan,
+    release,
+    resume,
+    infer,
+    fit,
+    summary,
+    predict,
+    report,
+    export,
+    coverage,
+    ledger,
+    doctor,
+    demo,
+)
+for command in COMMANDS:
     app.command()(with_groups(command))
 
 

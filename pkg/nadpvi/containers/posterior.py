@@ -29,7 +29,7 @@ from nadpvi.errors import ArgumentError
 from nadpvi.inference.from_cmdstan import read_posterior
 from nadpvi.models import Model
 from nadpvi.models.parameters import unconstrain_draws
-from nadpvi.predictive import predict_mean
+from nadpvi.predictive import predict_intervals, predict_mean, predictions_frame
 from nadpvi.privacy.guarantee import Guarantee
 from nadpvi.privacy.guarantee_check import check_accounted
 from nadpvi.tables import TableLike
@@ -106,9 +106,7 @@ class Posterior(PosteriorViews):
         ArgumentError
             If there is no model, only phi_star.
         """
-        if self.description is None:
-            raise ArgumentError("this posterior has no model, only phi_star and curvature.")
-        posterior, blocks = self.groups["posterior"], self.description.parameters
+        posterior, blocks = self.groups["posterior"], self._described().parameters
         return unconstrain_draws(blocks, {block.name: posterior[block.name].to_numpy() for block in blocks})
 
     def summary(self, *, probability: float = 0.9) -> pd.DataFrame:
@@ -130,9 +128,7 @@ class Posterior(PosteriorViews):
         ArgumentError
             If there is no model, or it differs from `model`: see `ModelDescription.with_model`.
         """
-        if self.description is None:
-            raise ArgumentError("this posterior has no model, only phi_star and curvature.")
-        return dataclasses.replace(self, description=self.description.with_model(model))
+        return dataclasses.replace(self, description=self._described().with_model(model))
 
     @property
     def num_divergences(self) -> int | None:
@@ -149,9 +145,28 @@ class Posterior(PosteriorViews):
 
         See `nadpvi.predictive.predict_mean`.
         """
+        return predict_mean(self._described(), theta=self._flat_theta(), table=table)
+
+    def predict_table(self, table: TableLike, *, probability: float = 0.9) -> pd.DataFrame:
+        """Return predictions with an equal-tailed interval, as columns mean, lower and upper, a row each.
+
+        For a categorical outcome every level has its own three. The interval is that of the mean, not of a
+        single outcome. See `nadpvi.predictive.predict_intervals`.
+        """
+        described = self._described()
+        found = predict_intervals(described, theta=self._flat_theta(), table=table, probability=probability)
+        return predictions_frame(found, design=described.design)
+
+    def _described(self) -> ModelDescription:
+        """Return model and schema, or raise `ArgumentError` if there are none."""
+        if self.description is None:
+            raise ArgumentError("this posterior has no model, only phi_star and curvature.")
+        return self.description
+
+    def _flat_theta(self) -> Array:
+        """Return the draws of the parameters, shape (M, K)."""
         theta = self.theta()
-        assert self.description is not None  # theta() has checked it
-        return predict_mean(self.description, theta=theta.reshape(-1, theta.shape[-1]), table=table)
+        return theta.reshape(-1, theta.shape[-1])
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Write the posterior to a netCDF file, whole or not at all, and return its path.
