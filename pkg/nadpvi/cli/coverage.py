@@ -32,7 +32,9 @@ def coverage(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="An experiment's name, or a TOML file; none lists the names.", autocompletion=_experiments
+            metavar="NAME",
+            help="An experiment's name, or a TOML file; none lists the names.",
+            autocompletion=_experiments,
         ),
     ] = None,
     small: Annotated[
@@ -52,8 +54,9 @@ def coverage(
     ] = None,
     json: options.Json = False,
 ) -> None:
-    """Simulate many tables, release, infer, and say whether intervals hold what they promise.
+    """Measure whether intervals hold what they promise.
 
+    An experiment simulates many tables, releases and infers from each, and scores the posteriors.
     Stopped with Ctrl-C or killed, the same call goes on where it was.
 
     Example: nadpvi coverage beta-bernoulli --workers 2

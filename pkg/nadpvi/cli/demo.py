@@ -30,7 +30,9 @@ def demo(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Fit UCI Adult privately, draw the noise-aware posterior and score it beside two baselines.
+    """Fit UCI Adult, and score the posterior beside two others.
+
+    They are the last iterate, taken for the truth, and the posterior without privacy. No network is needed.
 
     Example: nadpvi demo --output nadpvi-demo
     """

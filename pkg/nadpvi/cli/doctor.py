@@ -12,7 +12,9 @@ __all__ = ["doctor"]
 
 
 def doctor(json: options.Json = False) -> None:
-    """Show which Stan engines and package versions were found, and which engine would run.
+    """Show which Stan engines and packages this machine has.
+
+    The engine that would run is named as well.
 
     Example: nadpvi doctor
     """

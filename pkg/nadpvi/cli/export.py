@@ -31,7 +31,9 @@ def export(
     force: options.Force = False,
     json: options.Json = False,
 ) -> None:
-    """Write what CmdStan or cmdstanr needs to draw the posterior of a RELEASE. Costs no privacy.
+    """Write data and program of a RELEASE for R or CmdStan.
+
+    It is what CmdStan or cmdstanr needs to draw the posterior themselves. Costs no privacy.
 
     Example: nadpvi export release.nc --stan-data data.json --program stan-program
     """

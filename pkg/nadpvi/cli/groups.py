@@ -33,7 +33,9 @@ def with_groups(command: Command) -> Command:
     options.sort(key=lambda option: option.default is not inspect.Parameter.empty)
     called.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
     called.__annotations__ = {option.name: option.annotation for option in options}
-    called.__name__, called.__doc__ = command.__name__, command.__doc__
+    called.__name__ = command.__name__
+    # The mark keeps the lines of an example as they are.
+    called.__doc__ = (command.__doc__ or "").replace("    Example:", "    \b\n    Example:")
     return called
 
 

@@ -24,7 +24,7 @@ _COLUMNS = {"label": "", "epsilon": ".6g", "delta": ".3g", "steps": "d", "state"
 
 
 def ledger(
-    file: Annotated[Path, typer.Argument(help="The ledger of a data set.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The ledger of a data set.")],
     create: Annotated[bool, typer.Option("--create", help="Make FILE, a new and empty ledger.")] = False,
     label: Annotated[
         str | None, typer.Option("--label", help="With --create: a public name for the data set.")
@@ -47,9 +47,14 @@ def ledger(
     ] = False,
     json: options.Json = False,
 ) -> None:
-    """Show every run in a ledger FILE, the epsilon of all of them together, and what the cap leaves.
+    r"""Show or create a data set's ledger of what was spent.
 
-    Example: nadpvi ledger people.ledger --create --label people --cap-epsilon 3 --cap-delta 1e-6
+    Every run in the ledger FILE, the epsilon of all of them together, and what the cap leaves.
+
+    Example:
+      nadpvi ledger people.ledger --create --label people \
+        --cap-epsilon 3 --cap-delta 1e-5
+      nadpvi ledger people.ledger
     """
     if create and repair:
         raise ArgumentError("--create and --repair exclude each other.")

@@ -57,7 +57,7 @@ __all__ = [
     "Warmup",
 ]
 
-TableFile = Annotated[Path, typer.Argument(help="The private table: a CSV or Parquet file.")]
+TableFile = Annotated[Path, typer.Argument(metavar="TABLE", help="The private table: a CSV or Parquet file.")]
 SchemaFile = Annotated[Path, typer.Option("--schema", help="The public schema, a TOML file.")]
 Outcome = Annotated[str, typer.Option("--outcome", help="Column to model.")]
 Predictors = Annotated[

@@ -34,9 +34,13 @@ def plan(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Say what a release would cost and tell. Reads no table, spends nothing.
+    r"""Say what a release would cost and tell.
 
-    Example: nadpvi plan --schema people.toml --outcome income --epsilon 1 --delta 1e-5 --num-records 30000
+    Reads no table and spends nothing: the number of records is your own guess.
+
+    Example:
+      nadpvi plan --schema people.toml --outcome employed \
+        --epsilon 1 --delta 1e-5 --num-records 30000
     """
     from nadpvi.planning.plan import plan as make_plan
 

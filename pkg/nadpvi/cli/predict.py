@@ -39,10 +39,11 @@ def predict(
     force: options.Force = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Predict the outcome of each of ROWS: the mean over a POSTERIOR, with an interval of that mean.
+    """Predict the outcome of new ROWS by a POSTERIOR.
 
-    One line a row, in their order; empty where a used cell is missing or unknown. A categorical outcome has a
-    mean and an interval for each level. Needs no outcome column, and costs no privacy.
+    The mean over its draws, with an interval of that mean. One line a row, in their order; empty where a
+    used cell is missing or unknown. A categorical outcome has a mean and an interval for each level. Needs
+    no outcome column, and costs no privacy.
 
     Example: nadpvi predict posterior.nc new_people.csv -o predictions.csv
     """

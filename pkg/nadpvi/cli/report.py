@@ -34,7 +34,9 @@ def report(
     force: options.Force = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Write one HTML page about a POSTERIOR: its guarantee, its parameters, and whether to trust them.
+    """Write one HTML page about a POSTERIOR.
+
+    Its guarantee, its parameters, and whether to trust them.
 
     Example: nadpvi report posterior.nc -o report.html --release release.nc
     """

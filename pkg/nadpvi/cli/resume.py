@@ -16,10 +16,13 @@ __all__ = ["resume"]
 
 
 def resume(
-    checkpoint: Annotated[Path, typer.Argument(help="The file that --checkpoint named. PRIVATE.")],
+    checkpoint: Annotated[
+        Path, typer.Argument(metavar="CHECKPOINT", help="The file that --checkpoint named. PRIVATE.")
+    ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Where the release is written.")],
     table: Annotated[
-        Path | None, typer.Argument(help="The private table, the same as before.", show_default=False)
+        Path | None,
+        typer.Argument(metavar="TABLE", help="The private table, the same as before.", show_default=False),
     ] = None,
     partial: Annotated[
         bool, typer.Option("--partial", help="Do not go on: write the steps that were done, at their cost.")
@@ -31,10 +34,10 @@ def resume(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Go on with an interrupted run from its CHECKPOINT on the same TABLE, with fresh noise, once.
+    """Go on with a release that was interrupted.
 
-    Every step counts once, in the guarantee and in the ledger. The checkpoint is deleted when the whole
-    release is on disk.
+    It goes on from its CHECKPOINT on the same TABLE, with fresh noise, once. Every step counts once, in the
+    guarantee and in the ledger. The checkpoint is deleted when the whole release is on disk.
 
     Example: nadpvi resume people.checkpoint people.csv -o release.nc
     """

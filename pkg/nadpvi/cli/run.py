@@ -66,10 +66,13 @@ def release(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Spend a privacy budget once: fit the private TABLE and write a release that anyone may see.
+    r"""Spend a privacy budget once: private TABLE in, release out.
 
-    Example: nadpvi release people.csv --schema people.toml --outcome income --epsilon 1 --delta 1e-5
-    -o release.nc
+    The release holds the noisy trace, its guarantee and public settings, and anyone may see it.
+
+    Example:
+      nadpvi release people.csv --schema people.toml --outcome employed \
+        --epsilon 1 --delta 1e-5 --num-records 30000 -o release.nc
     """
     _check_files([output], table=table, run=run, curator=curator, file=file, overwrite=force)
     with warnings_as_lines():
@@ -88,7 +91,9 @@ def infer(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Draw the noise-aware posterior that a RELEASE determines. Costs no privacy.
+    """Draw the noise-aware posterior of a RELEASE.
+
+    Costs no privacy, so that it can be done as often as you like.
 
     Example: nadpvi infer release.nc -o posterior.nc
     """
@@ -113,10 +118,14 @@ def fit(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Release and infer in one go: the release is on disk before post-processing starts.
+    r"""Release and infer in one go.
 
-    Example: nadpvi fit people.csv --schema people.toml --outcome income --epsilon 1 --delta 1e-5
-    --release release.nc -o posterior.nc
+    The release is on disk before post-processing starts.
+
+    Example:
+      nadpvi fit people.csv --schema people.toml --outcome employed \
+        --epsilon 1 --delta 1e-5 --num-records 30000 \
+        --release release.nc -o posterior.nc
     """
     _check_files([release_output, output], table=table, run=run, curator=curator, file=file, overwrite=force)
     with warnings_as_lines():

@@ -24,13 +24,15 @@ _FORMATS = {"mean": ".3f", "sd": ".3f", "ess_bulk": ".0f", "ess_tail": ".0f", "r
 
 
 def summary(
-    file: Annotated[Path, typer.Argument(help="A release or a posterior.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A release or a posterior.")],
     probability: Annotated[
         float, typer.Option("--probability", help="Content of the equal-tailed interval.")
     ] = 0.9,
     json: options.Json = False,
 ) -> None:
-    """Show what a release or posterior FILE holds: its guarantee, its table, its sampler's health.
+    """Show what a release or posterior FILE holds.
+
+    Its guarantee first, then its settings or its parameters, and what the checks found.
 
     Example: nadpvi summary posterior.nc
     """
