@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nadpvi.errors import FileError, SchemaError
-from nadpvi.schema import BinaryColumn, CategoricalColumn, RealColumn, Schema
+from nadpvi.encoding import encode_features, encode_outcome, make_design
+from nadpvi.errors import DataError, FileError, SchemaError
+from nadpvi.schema import BinaryColumn, CategoricalColumn, OrderedColumn, RealColumn, Schema
 
 COLUMNS = {
     "age": {"kind": "real", "lower": 17, "upper": 90},
@@ -22,6 +23,16 @@ COLUMNS = {
     },
     "sex": {"kind": "binary", "levels": ["Female", "Male"], "unknown": "drop"},
     "country": {"kind": "categorical", "levels": ["NA", "SE", "other"], "unknown": "other"},
+    "pain": {"kind": "ordered", "levels": ["none", "mild", "severe"], "missing": "none"},
+    "weight": {
+        "kind": "real",
+        "lower": 1,
+        "upper": 300,
+        "transform": "log",
+        "missing": 70,
+        "unknown": "drop",
+    },
+    "visits": {"kind": "count", "upper": 20, "missing": 0, "unknown": 1},
 }
 
 
@@ -29,7 +40,7 @@ def test_round_trip_through_json_is_exact():
     schema = Schema.from_dict({"columns": COLUMNS})
     text = json.dumps(schema.to_dict(), sort_keys=True)
     assert Schema.from_dict(json.loads(text)) == schema
-    assert schema.names == ("age", "gain", "sex", "country")
+    assert schema.names == tuple(COLUMNS)
     awkward = Schema(
         columns=(RealColumn(name="x", lower=0.1, upper=1 / 3), RealColumn(name="y", lower=-1, upper=2))
     )
@@ -88,7 +99,18 @@ INCONSISTENT = {
     "bound as text": ({**REAL, "lower": "0"}, "lower must be a number"),
     "bound as truth value": ({**REAL, "lower": False}, "lower must be a number"),
     "log1p below its pole": ({**REAL, "lower": -1, "transform": "log1p"}, "needs lower above -1"),
-    "unknown transform": ({**REAL, "transform": "sqrt"}, 'transform must be "log1p"'),
+    "log at its pole": ({**REAL, "transform": "log"}, "transform log needs lower above 0"),
+    "missing number outside": ({**REAL, "missing": 2}, "missing must be within the bounds 0 and 1"),
+    "unknown number outside": ({**REAL, "unknown": -0.5}, "unknown must be within the bounds 0 and 1"),
+    "infinite missing number": ({**REAL, "missing": float("inf")}, "missing must be finite"),
+    "missing as truth value": ({**REAL, "missing": True}, '"refuse" or "drop", or a number'),
+    "fraction for a count": ({"kind": "count", "upper": 9, "unknown": 1.5}, "must be a whole number"),
+    "missing not a level": ({**LEVELS, "missing": "c"}, "missing must be"),
+    "unknown coding": ({**LEVELS, "kind": "ordered", "coding": "helmert"}, '"steps" or "score"'),
+    "one ordered level": ({"kind": "ordered", "levels": ["a"]}, "at least two"),
+    "bounds to be filled in": ({**REAL, "upper": "FILL IN"}, 'upper is still "FILL IN"; write what is'),
+    "levels to be filled in": ({**LEVELS, "levels": ["a", "FILL IN"]}, 'levels is still "FILL IN"'),
+    "unknown transform": ({**REAL, "transform": "sqrt"}, 'transform must be "log" or "log1p"'),
     "unknown missing policy": ({**REAL, "missing": "ignore"}, '"refuse" or "drop"'),
     "missing policy of another type": ({**REAL, "missing": ["drop"]}, '"refuse" or "drop"'),
     "missing_values as text": ({**REAL, "missing_values": "NA"}, "must be a list of texts"),
@@ -226,3 +248,64 @@ def test_scaling_clamps_and_uses_public_bounds():
     )
     shifted = RealColumn(name="x", lower=9, upper=999, transform="log1p")
     np.testing.assert_allclose(shifted.scale(np.array([99.0, 1.0])), [0.5, 0.0], rtol=0, atol=1e-15)
+
+
+def test_log_scales_ratios():
+    weight = RealColumn(name="w", lower=1, upper=100, transform="log", feature_range=(-1, 1))
+    np.testing.assert_allclose(weight.scale(np.array([0.0, 10.0, 1e9])), [-1.0, 0.0, 1.0], rtol=0, atol=1e-15)
+    assert weight.bounds == (0.0, np.log(100))
+
+
+ORDERED = {"kind": "ordered", "levels": ["none", "mild", "severe"]}
+WELL = {"kind": "binary", "levels": ["0", "1"]}
+
+
+@pytest.mark.parametrize(
+    ("coding", "labels", "features", "bound"),
+    [
+        ("steps", ("pain[>=mild]", "pain[>=severe]"), [[0, 0], [1, 0], [1, 1]], np.sqrt(2)),
+        ("score", ("pain",), [[0], [0.5], [1]], 1.0),
+    ],
+)
+def test_ordered_levels_are_steps_or_a_score(coding: str, labels: tuple, features: list, bound: float):
+    schema = Schema.from_dict({"columns": {"pain": {**ORDERED, "coding": coding}, "well": WELL}})
+    design = make_design(schema, outcome="well", intercept=False)
+    assert design.labels == labels
+    assert encode_features(design, {"pain": ["none", "mild", "severe"]}).x.tolist() == features
+    assert design.feature_norm_bound == bound
+    assert design.feature_bounds == ((0.0,) * len(labels), (1.0,) * len(labels))
+    assert Schema.from_dict(json.loads(json.dumps(schema.to_dict()))) == schema
+
+
+def test_an_ordered_outcome_counts_its_levels():
+    schema = Schema(columns=(OrderedColumn(name="pain", levels=("none", "mild", "severe")),))
+    design = make_design(schema, outcome="pain", outcome_kind="categorical")
+    assert encode_outcome(design, {"pain": ["severe", "none"]}).y.tolist() == [2.0, 0.0]
+    assert design.outcome_levels == ("none", "mild", "severe")
+
+
+@pytest.mark.parametrize(
+    ("entry", "cells", "features"),
+    [
+        ({**REAL, "missing": 0.5, "unknown": 1}, ["0.25", "", "x", None], [[0.25], [0.5], [1.0], [0.5]]),
+        ({**REAL, "missing": 0.5, "missing_values": ["-9"]}, ["-9", "2"], [[0.5], [1.0]]),
+        ({"kind": "count", "upper": 4, "missing": 0, "unknown": 2}, ["", "1.5", "9"], [[0.0], [0.5], [1.0]]),
+        ({**LEVELS, "missing": "a", "unknown": "b"}, ["", "z", "a"], [[1, 0], [0, 1], [1, 0]]),
+        ({**WELL, "missing": "1"}, ["", "0"], [[1.0], [0.0]]),
+        ({**ORDERED, "missing": "none", "unknown": "severe"}, [None, "x"], [[0, 0], [1, 1]]),
+    ],
+)
+def test_unusable_cells_count_as_what_is_declared(entry: dict, cells: list, features: list):
+    schema = Schema.from_dict({"columns": {"v": entry, "well2": WELL}})
+    design = make_design(schema, outcome="well2", intercept=False)
+    encoded = encode_features(design, {"v": cells})
+    assert encoded.x.tolist() == features
+    assert encoded.is_complete.all()
+
+
+def test_numbers_that_are_none_can_drop_their_row():
+    schema = Schema.from_dict({"columns": {"v": {**REAL, "unknown": "drop"}, "well": WELL}})
+    design = make_design(schema, outcome="well", intercept=False)
+    assert encode_features(design, {"v": ["0.5", "words"]}).is_complete.tolist() == [True, False]
+    with pytest.raises(DataError, match='column "v" has missing values'):
+        encode_features(design, {"v": ["0.5", ""]})

@@ -45,7 +45,15 @@ from nadpvi.private.curator import release
 from nadpvi.private.records import Records
 from nadpvi.private.replicates import replicate_seeds, simulate_releases, simulate_tables
 from nadpvi.private.resume import partial_release, resume
-from nadpvi.schema import BinaryColumn, CategoricalColumn, CountColumn, Person, RealColumn, Schema
+from nadpvi.schema import (
+    BinaryColumn,
+    CategoricalColumn,
+    CountColumn,
+    OrderedColumn,
+    Person,
+    RealColumn,
+    Schema,
+)
 
 __all__ = [
     # The road
@@ -73,6 +81,7 @@ __all__ = [
     "BinaryColumn",
     "CategoricalColumn",
     "CountColumn",
+    "OrderedColumn",
     "DPVIConfig",
     "MeanField",
     "FullRank",

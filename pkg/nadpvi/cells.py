@@ -16,8 +16,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from nadpvi.columns import BinaryColumn, CategoricalColumn, CountColumn, RealColumn, quoted
+from nadpvi.columns import CountColumn, RealColumn, quoted
 from nadpvi.errors import DataError
+from nadpvi.level_columns import LevelColumn
 
 __all__ = ["Cells", "missing_cells", "read_levels", "read_numbers"]
 
@@ -87,7 +88,7 @@ def read_numbers(cells: "pd.Series[Any]", column: RealColumn | CountColumn) -> C
     return Cells(values, is_missing, ~is_number & ~is_missing, False)
 
 
-def read_levels(cells: "pd.Series[Any]", column: BinaryColumn | CategoricalColumn) -> Cells:
+def read_levels(cells: "pd.Series[Any]", column: LevelColumn) -> Cells:
     """Return the index of each cell's level in `column.levels`; text is compared exactly."""
     _check_dtype(cells, column.name)
     # The levels come last, so that a declared level wins over a text for "missing".

@@ -15,12 +15,17 @@ __all__ = [
     "column_error",
     "interval",
     "listed",
+    "PLACEHOLDER",
     "number",
+    "number_policy",
     "quoted",
     "shown",
     "texts",
     "whole_number",
 ]
+
+# What a skeleton of a schema has where its writer did not say more.
+PLACEHOLDER = "FILL IN"
 
 _MAX_LISTED = 20
 _MAX_LENGTH = 256
@@ -120,6 +125,24 @@ def interval(name: str, key: str, value: object) -> tuple[float, float]:
     if not 0.0 < high - low < math.inf:
         raise column_error(name, f"{key} must ascend, [low, high] (got {shown(value)})")
     return low, high
+
+
+def number_policy(
+    name: str, key: str, value: object, *, bounds: tuple[float, float], whole: bool
+) -> str | float:
+    """Return what becomes of an unusable cell of numbers, or raise: a word, or a number it counts as."""
+    if isinstance(value, str) and value in ("refuse", "drop"):
+        return value
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
+        raise column_error(
+            name, f'{key} must be "refuse" or "drop", or a number within the bounds (got {shown(value)})'
+        )
+    given = whole_number(name, key, value) if whole else number(name, key, value)
+    if not bounds[0] <= given <= bounds[1]:
+        raise column_error(
+            name, f"{key} must be within the bounds {bounds[0]:g} and {bounds[1]:g} (got {shown(value)})"
+        )
+    return given
 
 
 def whole_number(name: str, key: str, value: object) -> int:

@@ -12,29 +12,51 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nadpvi.column_rules import (
+    PLACEHOLDER,
     check_choice,
     check_name,
     column_error,
     interval,
     listed,
     number,
+    number_policy,
     quoted,
     shown,
     texts,
     whole_number,
 )
+from nadpvi.level_columns import BinaryColumn, CategoricalColumn, OrderedColumn
 
 __all__ = [
     "BinaryColumn",
     "CategoricalColumn",
     "Column",
     "CountColumn",
+    "KINDS",
+    "OrderedColumn",
     "RealColumn",
     "column_from_dict",
     "column_to_dict",
     "listed",
     "quoted",
 ]
+
+
+# Increasing functions, and what each needs the lower bound to be above.
+_TRANSFORMS = {"log": (np.log, 0.0), "log1p": (np.log1p, -1.0)}
+
+
+def _check_number_column(column: "RealColumn | CountColumn") -> None:
+    """Normalise and check what both kinds of number share, once the bounds are numbers."""
+    name = column.name
+    object.__setattr__(column, "missing_values", texts(name, "missing_values", column.missing_values))
+    if column.lower >= column.upper:
+        raise column_error(name, f"lower must be below upper (got {column.lower} and {column.upper})")
+    for key in ("missing", "unknown"):
+        policy = number_policy(
+            name, key, getattr(column, key), bounds=(column.lower, column.upper), whole=column.kind == "count"
+        )
+        object.__setattr__(column, key, policy)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,16 +71,19 @@ class RealColumn:
     lower, upper : float
         Public bounds, finite, lower < upper, in the column's own unit. A value outside is moved to the
         nearer bound, infinities too.
-    transform : None or "log1p"
-        Applied after clamping; the bounds are transformed alike. "log1p" needs lower > -1.
+    transform : None, "log" or "log1p"
+        Applied after clamping; the bounds are transformed alike. "log" needs lower > 0, "log1p" lower > -1.
     feature_range : pair of float
         Where the transformed bounds are mapped to when the column is a predictor, low < high, both finite;
         [0, 1] when omitted. ``(-1, 1)`` puts the middle of the bounds at zero; the bounds themselves leave
         the column in its own unit. An outcome is never scaled.
-    missing : "refuse" or "drop"
-        What a missing cell does: stop with an error that names the column, or drop its row.
+    missing : "refuse", "drop" or a number
+        What a missing cell does: stop with an error that names the column, drop its row, or count as that
+        number, which lies within the bounds.
     missing_values : tuple of str
         Texts (and numbers written as text, such as "-9") that mean "missing".
+    unknown : "refuse", "drop" or a number
+        The same for a cell that is no number.
 
     Raises
     ------
@@ -78,25 +103,26 @@ class RealColumn:
     lower: float
     upper: float
     transform: str | None = None
-    missing: str = "refuse"
+    missing: str | float = "refuse"
     missing_values: tuple[str, ...] = ("",)
     feature_range: tuple[float, float] = (0.0, 1.0)
+    unknown: str | float = "refuse"
 
     def __post_init__(self) -> None:
         check_name(self.name)
         object.__setattr__(self, "feature_range", interval(self.name, "feature_range", self.feature_range))
         object.__setattr__(self, "lower", number(self.name, "lower", self.lower))
         object.__setattr__(self, "upper", number(self.name, "upper", self.upper))
-        check_choice(self.name, "transform", self.transform, (None, "log1p"))
-        check_choice(self.name, "missing", self.missing, ("refuse", "drop"))
-        object.__setattr__(self, "missing_values", texts(self.name, "missing_values", self.missing_values))
-        if self.lower >= self.upper:
-            raise column_error(self.name, f"lower must be below upper (got {self.lower} and {self.upper})")
-        if self.transform == "log1p" and self.lower <= -1.0:
-            raise column_error(
-                self.name,
-                f"transform log1p needs lower above -1 (got {self.lower}); raise it or drop the transform",
-            )
+        check_choice(self.name, "transform", self.transform, (None, *_TRANSFORMS))
+        _check_number_column(self)
+        if self.transform is not None:
+            least = _TRANSFORMS[self.transform][1]
+            if self.lower <= least:
+                raise column_error(
+                    self.name,
+                    f"transform {self.transform} needs lower above {least:g} (got {self.lower}); raise it or "
+                    "drop the transform",
+                )
         low, high = self.bounds
         if not 0.0 < high - low < math.inf:
             raise column_error(
@@ -123,7 +149,7 @@ class RealColumn:
 
     def _transformed(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return values on the scale on which they enter linearly."""
-        return np.log1p(values) if self.transform == "log1p" else values
+        return values if self.transform is None else _TRANSFORMS[self.transform][0](values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,9 +162,9 @@ class CountColumn:
         The column's name in the table, compared exactly.
     lower, upper : int
         Public bounds, 0 <= lower < upper <= 2^53. A cell outside is moved to the nearer bound; one that is
-        no whole number is refused.
-    missing, missing_values
-        As for `RealColumn`.
+        no whole number is unknown.
+    missing, missing_values, unknown
+        As for `RealColumn`; a number is a whole one.
 
     Raises
     ------
@@ -155,17 +181,15 @@ class CountColumn:
     name: str
     upper: int
     lower: int = 0
-    missing: str = "refuse"
+    missing: str | int = "refuse"
     missing_values: tuple[str, ...] = ("",)
+    unknown: str | int = "refuse"
 
     def __post_init__(self) -> None:
         check_name(self.name)
         object.__setattr__(self, "lower", whole_number(self.name, "lower", self.lower))
         object.__setattr__(self, "upper", whole_number(self.name, "upper", self.upper))
-        check_choice(self.name, "missing", self.missing, ("refuse", "drop"))
-        object.__setattr__(self, "missing_values", texts(self.name, "missing_values", self.missing_values))
-        if self.lower >= self.upper:
-            raise column_error(self.name, f"lower must be below upper (got {self.lower} and {self.upper})")
+        _check_number_column(self)
 
     @property
     def feature_range(self) -> tuple[float, float]:
@@ -189,90 +213,9 @@ class CountColumn:
         return scaled
 
 
-def _check_levels(column: "BinaryColumn | CategoricalColumn") -> None:
-    """Normalise and check what both kinds of level column share."""
-    name = column.name
-    check_name(name)
-    object.__setattr__(column, "levels", texts(name, "levels", column.levels))
-    object.__setattr__(column, "missing_values", texts(name, "missing_values", column.missing_values))
-    check_choice(name, "missing", column.missing, ("refuse", "drop"))
-    if len(column.levels) < 2:
-        raise column_error(name, f"levels must list at least two levels (got {len(column.levels)})")
-    if column.unknown not in ("refuse", "drop", *column.levels):
-        raise column_error(
-            name, f'unknown must be "refuse", "drop" or one of the levels (got {shown(column.unknown)})'
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BinaryColumn:
-    """A column of two levels, coded 0 and 1: an outcome, or a predictor of one coefficient.
-
-    Attributes
-    ----------
-    name : str
-        The column's name in the table, compared exactly.
-    levels : tuple of two str
-        The negative (0) and the positive (1) level, compared exactly.
-    unknown : "refuse", "drop" or a level
-        What a cell outside `levels` does: stop, drop its row, or count as that level.
-    missing, missing_values
-        As for `RealColumn`; a text that is also a level counts as the level.
-
-    Raises
-    ------
-    SchemaError
-        If any of these rules is broken.
-    """
-
-    kind: ClassVar[str] = "binary"
-    name: str
-    levels: tuple[str, ...]
-    unknown: str = "refuse"
-    missing: str = "refuse"
-    missing_values: tuple[str, ...] = ("",)
-
-    def __post_init__(self) -> None:
-        _check_levels(self)
-        if len(self.levels) != 2:
-            raise column_error(
-                self.name,
-                'levels must be exactly two, [negative, positive]; for more use kind = "categorical"',
-            )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CategoricalColumn:
-    """A column of two or more declared levels, coded as one 0/1 column each.
-
-    Attributes
-    ----------
-    name, unknown, missing, missing_values
-        As for `BinaryColumn`.
-    levels : tuple of str
-        Every level that gets a coefficient, in order. None is left out as a reference: the prior
-        identifies the model, and each level is treated alike.
-
-    Raises
-    ------
-    SchemaError
-        If any of these rules is broken.
-    """
-
-    kind: ClassVar[str] = "categorical"
-    name: str
-    levels: tuple[str, ...]
-    unknown: str = "refuse"
-    missing: str = "refuse"
-    missing_values: tuple[str, ...] = ("",)
-
-    def __post_init__(self) -> None:
-        _check_levels(self)
-
-
-Column = RealColumn | BinaryColumn | CategoricalColumn | CountColumn
-_KINDS: dict[str, type[Column]] = {
-    cls.kind: cls for cls in (RealColumn, BinaryColumn, CategoricalColumn, CountColumn)
+Column = RealColumn | BinaryColumn | CategoricalColumn | CountColumn | OrderedColumn
+KINDS: dict[str, type[Column]] = {
+    cls.kind: cls for cls in (RealColumn, BinaryColumn, CategoricalColumn, CountColumn, OrderedColumn)
 }
 _NEEDED = {"real": ("lower", "upper"), "count": ("upper",)}
 
@@ -285,17 +228,21 @@ def column_from_dict(name: object, entry: object) -> Column:
             name, f'must be a table of settings such as kind = "real" (got {type(entry).__name__})'
         )
     kind = entry.get("kind")
-    if not isinstance(kind, str) or kind not in _KINDS:
-        raise column_error(name, f"kind must be one of {listed(_KINDS)} (got {shown(kind)})")
-    known = [field.name for field in fields(_KINDS[kind]) if field.name != "name"]
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise column_error(name, f"kind must be one of {listed(KINDS)} (got {shown(kind)})")
+    known = [field.name for field in fields(KINDS[kind]) if field.name != "name"]
     settings = {key: value for key, value in entry.items() if key != "kind"}
-    for key in settings:
+    for key, value in settings.items():
         if key not in known:
             raise column_error(name, f"unknown setting {quoted(key)}; a {kind} column knows {listed(known)}")
+        if PLACEHOLDER in (value if isinstance(value, list | tuple) else (value,)):
+            raise column_error(
+                name, f"{key} is still {quoted(PLACEHOLDER)}; write what is publicly known of it"
+            )
     for key in _NEEDED.get(kind, ("levels",)):
         if key not in settings:
             raise column_error(name, f"{key} is not given; a {kind} column needs it")
-    return _KINDS[kind](name=name, **settings)
+    return KINDS[kind](name=name, **settings)
 
 
 def column_to_dict(column: Column) -> dict[str, Any]:

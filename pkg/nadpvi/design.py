@@ -6,7 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nadpvi.columns import BinaryColumn, CategoricalColumn, Column, CountColumn, RealColumn, listed, quoted
+from nadpvi.columns import (
+    BinaryColumn,
+    CategoricalColumn,
+    Column,
+    CountColumn,
+    OrderedColumn,
+    RealColumn,
+    listed,
+    quoted,
+)
 from nadpvi.errors import ArgumentError, SchemaError
 from nadpvi.factors import ColumnFactor
 from nadpvi.formula import parse_formula
@@ -19,7 +28,7 @@ __all__ = ["Design", "make_design"]
 _OUTCOMES: dict[str, tuple[tuple[type[Column], ...], str]] = {
     "binary": ((BinaryColumn,), 'declare kind = "binary" and levels = [negative, positive]'),
     "categorical": (
-        (CategoricalColumn, BinaryColumn),
+        (CategoricalColumn, BinaryColumn, OrderedColumn),
         'declare kind = "categorical" and levels = [first, second, ...]',
     ),
     "real": ((RealColumn,), 'declare kind = "real" with public lower and upper'),
@@ -43,7 +52,7 @@ class Design:
         Whether the first coefficient is a constant's.
     outcome_kind : "binary", "categorical", "real", "count" or None
         What y holds: 0 or 1; the level's place, from 0; the clamped and transformed number; the clamped
-        count. A binary column may serve as a categorical outcome. None without an outcome.
+        count. A binary or ordered column may serve as a categorical outcome. None without an outcome.
     terms : tuple of Term, or None
         What a formula makes of the columns; None where each predictor is a term by itself, as it is coded.
 
@@ -209,7 +218,8 @@ def make_design(
     """Return the design that codes `predictors` (by default every column but the outcome), or a formula.
 
     A real or count column becomes one feature in its `feature_range`, a binary one a 0/1 feature labelled by
-    its positive level, a categorical one a 0/1 feature for each of its levels.
+    its positive level, a categorical one a 0/1 feature for each of its levels, an ordered one a 0/1 feature
+    for each step between levels, or one feature for the level's place.
 
     Parameters
     ----------

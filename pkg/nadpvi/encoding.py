@@ -120,19 +120,22 @@ def _usable(column: Column) -> float:
 
 def _read(column: Column, series: "pd.Series[Any]", on_problem: OnProblem) -> tuple[FloatArray, BoolArray]:
     """Return a column's raw numbers or level indices and which cells are usable, by its policies."""
+    policies: list[str | float] = [column.missing, column.unknown]
     if isinstance(column, RealColumn | CountColumn):
         cells = read_numbers(series, column)
-        values = cells.values
-        is_good = ~(cells.is_missing | cells.is_invalid)
     else:
         cells = read_levels(series, column)
         # The two words are policies even where a level is called "refuse" or "drop".
-        if column.unknown in ("refuse", "drop"):
-            values = cells.values
-            is_good = ~(cells.is_missing | cells.is_invalid)
+        policies = [
+            policy if policy in ("refuse", "drop") else column.levels.index(str(policy))
+            for policy in policies
+        ]
+    values, is_good = cells.values, np.ones(len(series), dtype=np.bool_)
+    for policy, is_meant in zip(policies, (cells.is_missing, cells.is_invalid), strict=True):
+        if isinstance(policy, str):
+            is_good &= ~is_meant
         else:
-            values = np.where(cells.is_invalid, float(column.levels.index(column.unknown)), cells.values)
-            is_good = ~cells.is_missing
+            values = np.where(is_meant, float(policy), values)
     if on_problem == "refuse":
         _refuse(column, cells)
     return values, is_good
@@ -141,16 +144,15 @@ def _read(column: Column, series: "pd.Series[Any]", on_problem: OnProblem) -> tu
 def _refuse(column: Column, cells: Cells) -> None:
     """Raise if a cell is unusable and its column's policy is to refuse."""
     name = quoted(column.name)
-    unknown = "refuse" if isinstance(column, RealColumn | CountColumn) else column.unknown
     if column.missing == "refuse" and cells.is_missing.any():
         raise DataError(
             f'column {name} has missing values; clean them or declare missing = "drop" in the schema'
         )
-    if unknown == "refuse" and cells.is_invalid.any():
+    if column.unknown == "refuse" and cells.is_invalid.any():
         if isinstance(column, RealColumn):
             raise DataError(
                 f"column {name} holds text that is not a number (12.5, with a decimal point); "
-                "clean it or list the text in missing_values in the schema"
+                'clean it, list the text in missing_values in the schema, or declare unknown = "drop"'
             )
         if isinstance(column, CountColumn):
             raise DataError(

@@ -16,7 +16,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from nadpvi.columns import BinaryColumn, Column, CountColumn, RealColumn, listed, quoted
+from nadpvi.columns import BinaryColumn, Column, CountColumn, OrderedColumn, RealColumn, listed, quoted
 from nadpvi.errors import ArgumentError
 
 __all__ = [
@@ -65,10 +65,10 @@ class ColumnFactor:
         return ((0.0, 1.0),) * len(column_labels(column))
 
     def power_sum(self, column: Column, power: int) -> float:
-        """Return what the farther end of a number gives; of levels one entry is 1, all others 0."""
+        """Return what the farther end of a number gives; of levels one entry is 1, of steps all may be."""
         if isinstance(column, RealColumn | CountColumn):
             return _power_of_bounds(column.feature_range, power)
-        return 1.0
+        return float(len(column_labels(column))) if isinstance(column, OrderedColumn) else 1.0
 
     def features(self, column: Column, values: FloatArray) -> FloatArray:
         """Return a scaled number, or one 0/1 column a coefficient."""
@@ -76,6 +76,11 @@ class ColumnFactor:
             return column.scale(values)[:, None]
         if isinstance(column, BinaryColumn):
             return values[:, None]
+        if isinstance(column, OrderedColumn):
+            places = np.arange(1.0, len(column.levels))
+            if column.coding == "score":
+                return np.asarray(values / places[-1])[:, None]
+            return np.asarray(values[:, None] >= places, dtype=np.float64)
         one_hot = np.zeros((len(values), len(column.levels)))
         one_hot[np.arange(len(values)), values.astype(np.intp)] = 1.0
         return one_hot
@@ -262,6 +267,9 @@ def column_labels(column: Column) -> tuple[str, ...]:
     """Return the labels of one column's coefficients."""
     if isinstance(column, RealColumn | CountColumn):
         return (column.name,)
+    if isinstance(column, OrderedColumn):
+        steps = tuple(f"{column.name}[>={level}]" for level in column.levels[1:])
+        return (column.name,) if column.coding == "score" else steps
     levels = column.levels[1:] if isinstance(column, BinaryColumn) else column.levels
     return tuple(f"{column.name}[{level}]" for level in levels)
 

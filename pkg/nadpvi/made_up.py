@@ -205,7 +205,8 @@ def _even_cells(column: Column, share: Array) -> "NDArray[np.generic]":
 
 def _numbers(column: RealColumn, share: Array) -> Array:
     """Return numbers that far between a column's bounds, on the scale on which it enters linearly."""
-    if column.transform == "log1p":
-        low, high = np.log1p([column.lower, column.upper])
-        return np.asarray(np.expm1(low + share * (high - low)))
+    if column.transform is not None:
+        low, high = column.bounds
+        inverse = np.expm1 if column.transform == "log1p" else np.exp
+        return np.asarray(inverse(low + share * (high - low)))
     return column.lower + share * (column.upper - column.lower)

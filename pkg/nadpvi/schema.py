@@ -12,11 +12,13 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any
 
+from nadpvi.column_rules import check_choice
 from nadpvi.columns import (
     BinaryColumn,
     CategoricalColumn,
     Column,
     CountColumn,
+    OrderedColumn,
     RealColumn,
     column_from_dict,
     column_to_dict,
@@ -31,6 +33,7 @@ __all__ = [
     "CategoricalColumn",
     "Column",
     "CountColumn",
+    "OrderedColumn",
     "Person",
     "RealColumn",
     "Schema",
@@ -74,6 +77,7 @@ class Person:
     missing_values: tuple[str, ...] = ("",)
 
     def __post_init__(self) -> None:
+        check_choice(str(self.column), "missing", self.missing, ("refuse", "drop"))
         # A column like the others, as far as its name and its missing cells go: one set of rules for all.
         column = RealColumn(
             name=self.column, lower=0, upper=1, missing=self.missing, missing_values=self.missing_values
@@ -116,7 +120,7 @@ class Schema:
 
     Attributes
     ----------
-    columns : tuple of RealColumn, BinaryColumn, CategoricalColumn or CountColumn
+    columns : tuple of RealColumn, BinaryColumn, CategoricalColumn, OrderedColumn or CountColumn
         At least one; names are distinct.
     person : Person or None
         Whose row each row is, if one person may own several; None if every row is a person's only one.
@@ -139,7 +143,8 @@ class Schema:
     def __post_init__(self) -> None:
         if not isinstance(self.columns, list | tuple) or not all(isinstance(c, Column) for c in self.columns):
             raise SchemaError(
-                "columns must be a list of RealColumn, BinaryColumn, CategoricalColumn or CountColumn"
+                "columns must be a list of RealColumn, BinaryColumn, CategoricalColumn or CountColumn (or "
+                "OrderedColumn)"
             )
         object.__setattr__(self, "columns", tuple(self.columns))
         if not self.columns:

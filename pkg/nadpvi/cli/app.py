@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from nadpvi.cli import schema
 from nadpvi.cli.coverage import coverage
 from nadpvi.cli.demo import demo
 from nadpvi.cli.doctor import doctor
@@ -52,6 +53,14 @@ COMMANDS = (
 )
 for command in COMMANDS:
     app.command()(with_groups(command))
+schemas = typer.Typer(
+    help="Write the public description of a table, or check one.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+schemas.command()(schema.init)
+schemas.command()(schema.check)
+app.add_typer(schemas, name="schema")
 
 
 def _show_version(value: bool) -> None:

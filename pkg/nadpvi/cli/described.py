@@ -18,10 +18,11 @@ class RunOptions:
     """The options that say what is run: model, budget, schema and settings."""
 
     schema: options.SchemaFile
-    outcome: options.Outcome
     epsilon: options.Epsilon
     delta: options.Delta
+    outcome: options.Outcome = None
     predictor: options.Predictors = None
+    formula: options.Formula = None
     model: options.Model = "logistic_regression"
     prior_sd: options.PriorSd = None
     model_setting: options.ModelSettings = None
@@ -70,6 +71,7 @@ def described_run(
         run.model,
         outcome=run.outcome,
         predictors=run.predictor,
+        formula=run.formula,
         prior_sd=run.prior_sd,
         settings=run.model_setting,
     )

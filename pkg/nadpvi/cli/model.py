@@ -14,8 +14,9 @@ __all__ = ["model_from_options"]
 def model_from_options(
     kind: str,
     *,
-    outcome: str,
+    outcome: str | None,
     predictors: Sequence[str] | None,
+    formula: str | None = None,
     prior_sd: float | None,
     settings: Sequence[str] | None,
 ) -> Model:
@@ -25,10 +26,12 @@ def model_from_options(
     ----------
     kind : str
         A key of `MODELS`.
-    outcome : str
+    outcome : str, optional
         The column to model.
     predictors : sequence of str, optional
         The columns to use.
+    formula : str, optional
+        In place of both.
     prior_sd : float, optional
         Of every coefficient.
     settings : sequence of str, optional
@@ -41,7 +44,9 @@ def model_from_options(
     """
     if kind not in MODELS:
         raise ArgumentError(f"--model must be one of {', '.join(sorted(MODELS))} (got {kind!r}).")
-    given: dict[str, Any] = {"outcome": outcome}
+    given: dict[str, Any] = {
+        name: value for name, value in (("outcome", outcome), ("formula", formula)) if value is not None
+    }
     if predictors:
         given["predictors"] = list(predictors)
     if prior_sd is not None:
@@ -53,6 +58,8 @@ def model_from_options(
             what = "is given twice" if equals else "has no value"
             raise ArgumentError(f"--model-setting {text!r} {what}; write name=value, each name once.")
         given[name] = _value(value)
+    if "outcome" not in given and "formula" not in given:
+        raise ArgumentError('give --outcome COLUMN, the column to model, or --formula "COLUMN ~ TERMS".')
     known = [name for name in inspect.signature(MODELS[kind]).parameters if name != "kind"]
     if unknown := sorted(set(given) - set(known)):
         raise ArgumentError(f"{kind} has no setting {', '.join(unknown)}; it has {', '.join(sorted(known))}.")

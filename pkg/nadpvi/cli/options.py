@@ -37,6 +37,7 @@ __all__ = [
     "EngineName",
     "Epsilon",
     "Force",
+    "Formula",
     "InsecureSeed",
     "Json",
     "Model",
@@ -59,7 +60,14 @@ __all__ = [
 
 TableFile = Annotated[Path, typer.Argument(metavar="TABLE", help="The private table: a CSV or Parquet file.")]
 SchemaFile = Annotated[Path, typer.Option("--schema", help="The public schema, a TOML file.")]
-Outcome = Annotated[str, typer.Option("--outcome", help="Column to model.")]
+Outcome = Annotated[str | None, typer.Option("--outcome", help="Column to model; not needed with --formula.")]
+Formula = Annotated[
+    str | None,
+    typer.Option(
+        "--formula",
+        help='In place of --outcome and --predictor: "y ~ age + job * sex + bs(age, knots=[30, 45])".',
+    ),
+]
 Predictors = Annotated[
     list[str] | None,
     typer.Option("--predictor", help="Column to use; repeat for more. All others when omitted."),

@@ -145,6 +145,8 @@ def _name(context: typer.Context) -> str:
 
 def _keys(command: Any, *, all_of: bool = False) -> dict[str, _Key]:
     """Return the keys of a command: the names of what it takes."""
+    if command.callback is None:  # commands under one name
+        return {}
     kinds = signature(command.callback).parameters
     keys = {}
     for parameter in command.params:

@@ -5,7 +5,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from nadpvi.columns import BinaryColumn, CategoricalColumn
+from nadpvi.columns import BinaryColumn, CategoricalColumn, OrderedColumn
 from nadpvi.description import ModelDescription
 from nadpvi.errors import ArgumentError
 from nadpvi.gradient_model.certain_precision import certain_precision
@@ -50,7 +50,8 @@ def _design_groups(description: ModelDescription) -> tuple[Group, ...]:
     """Return the groups of a generalised linear model's coefficients; none where they say nothing.
 
     Without an intercept nothing is known of the sum of the weights, so that a number with another zero than
-    its lower bound is not the image of a share. A formula's terms share columns, and have no pattern.
+    its lower bound is not the image of a share. A formula's terms share columns, steps share
+    levels, and neither have a pattern.
     """
     design = description.design
     if design.terms is not None:
@@ -65,6 +66,10 @@ def _design_groups(description: ModelDescription) -> tuple[Group, ...]:
             group = Group(kind=GroupKind.LEVELS, start=at, size=len(column.levels))
         elif isinstance(column, BinaryColumn):
             group = Group(kind=GroupKind.BINARY, start=at)
+        elif isinstance(column, OrderedColumn):
+            if column.coding == "steps":
+                return ()
+            group = Group(kind=GroupKind.NUMBER, start=at)
         else:
             low, high = column.feature_range
             group = Group(kind=GroupKind.NUMBER, start=at, low=low, high=high)
