@@ -31,11 +31,10 @@ _WORST = {"warning": "doubt", "note": "note"}
 
 
 class Verdict(NamedTuple):
-    """A question, its verdict ("passed", "note" or "doubt"), and the findings behind it."""
+    """A question and its verdict: "passed", "note" or "doubt"."""
 
     question: str
     verdict: str
-    findings: tuple[Finding, ...]
 
 
 class HealthPart(NamedTuple):
@@ -47,6 +46,8 @@ class HealthPart(NamedTuple):
     has_doubts : bool
     verdicts : tuple of Verdict
         Empty where no checks are on record.
+    findings : tuple of Finding
+        All of them, warnings first.
     not_checked : tuple of str
     sampler : tuple of (str, str)
         The sampler's own numbers.
@@ -55,6 +56,7 @@ class HealthPart(NamedTuple):
     headline: str
     has_doubts: bool
     verdicts: tuple[Verdict, ...]
+    findings: tuple[Finding, ...]
     not_checked: tuple[str, ...]
     sampler: tuple[tuple[str, str], ...]
 
@@ -68,6 +70,7 @@ def health_part(posterior: PosteriorLike) -> HealthPart:
             "No checks are on record for this method.",
             has_doubts=False,
             verdicts=(),
+            findings=(),
             not_checked=(),
             sampler=sampler,
         )
@@ -86,6 +89,7 @@ def health_part(posterior: PosteriorLike) -> HealthPart:
         headline=_headline(doubts, notes=len(findings) - doubts),
         has_doubts=doubts > 0,
         verdicts=tuple(verdicts),
+        findings=tuple(sorted(findings, key=lambda found: found.severity, reverse=True)),
         not_checked=tuple(str(line) for line in kept.get("not_checked", ())),
         sampler=sampler,
     )
@@ -105,7 +109,7 @@ def _verdict(question: str, checks: Sequence[str], findings: Sequence[Finding]) 
     found = tuple(finding for finding in findings if finding.check in checks)
     severities = {finding.severity for finding in found}
     worst = next((word for severity, word in _WORST.items() if severity in severities), "passed")
-    return Verdict(question, worst, found)
+    return Verdict(question, worst)
 
 
 def _sampler(posterior: PosteriorLike) -> tuple[tuple[str, str], ...]:
