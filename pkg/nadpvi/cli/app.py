@@ -7,6 +7,7 @@ import sys
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from nadpvi.cli import schema
 from nadpvi.cli.coverage import coverage
@@ -28,8 +29,18 @@ __all__ = ["app", "main"]
 # Newer Typers have a copy of Click inside, whose errors are not those of Click.
 UsageError: type[Any] = typer.BadParameter.__mro__[1]
 
+
+class _Road(TyperGroup):
+    """Commands in the order of the road; Typer puts a group, which `schema` is, behind all commands."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names as they are listed: the schema comes first."""
+        return sorted(self.commands, key=lambda name: name != "schema")
+
+
 app = typer.Typer(
     name="nadpvi",
+    cls=_Road,
     help="Noise-aware differentially private Bayesian inference.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -54,12 +65,12 @@ COMMANDS = (
 for command in COMMANDS:
     app.command()(with_groups(command))
 schemas = typer.Typer(
-    help="Write the public description of a table, or check one.",
+    help="Write or check the public description of a table.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-schemas.command()(schema.init)
-schemas.command()(schema.check)
+for part in (schema.init, schema.check):
+    schemas.command()(with_groups(part))
 app.add_typer(schemas, name="schema")
 
 

@@ -27,6 +27,7 @@ def init(
     columns: Annotated[
         list[str] | None,
         typer.Argument(
+            metavar="COLUMNS",
             help="Columns as NAME, NAME:KIND or NAME:KIND:DETAIL. KIND is real, count, binary, categorical, "
             "ordered or person; DETAIL are bounds (0,100) or levels (no,yes).",
         ),
@@ -44,9 +45,13 @@ def init(
     force: options.Force = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Write the skeleton of a schema from COLUMNS that you name. The table itself is never read.
+    r"""Write the skeleton of a schema from COLUMNS that you name.
 
-    Example: nadpvi schema init age:real:18,90 education:categorical income:binary:no,yes -o people.toml
+    The table itself is never read.
+
+    Example:
+      nadpvi schema init age:real:18,90 education:categorical \
+        employed:binary:no,yes -o people.toml
     """
     check_files([output], inputs=[codebook], overwrite=force)
     for name in columns or ():
@@ -76,7 +81,9 @@ def check(
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Check a SCHEMA, and show its columns and how many coefficients a model of them has.
+    """Check a SCHEMA, and show its columns.
+
+    With an outcome or a formula it tells the coefficients of a model of them as well.
 
     Example: nadpvi schema check people.toml --formula "income ~ age + education * sex"
     """
