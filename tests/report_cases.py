@@ -18,6 +18,8 @@ SCHEMA = na.Schema.from_dict(
     {
         "columns": {
             "age": {"kind": "real", "lower": 0, "upper": 100},
+            "income": {"kind": "real", "lower": 1, "upper": 10000, "transform": "log"},
+            "grade": {"kind": "ordered", "levels": ["low", "mid", "high"]},
             NASTY: {"kind": "real", "lower": 0, "upper": 1},
             "job": {"kind": "categorical", "levels": ["a & b", "$x$", "größe"]},
             "visits": {"kind": "count", "upper": 20},
@@ -32,8 +34,9 @@ _PREDICTORS = ("age", NASTY, "job")
 MODELS = {
     "logistic": na.models.LogisticRegression(outcome="y", predictors=_PREDICTORS),
     "linear": na.models.LinearRegression(outcome="weight", predictors=("age",)),
-    "poisson": na.models.PoissonRegression(outcome="visits", predictors=("age", "job")),
+    "poisson": na.models.PoissonRegression(outcome="visits", predictors=("income", "grade")),
     "multinomial": na.models.MultinomialLogisticRegression(outcome="party", predictors=("age", "job")),
+    "formula": na.models.LogisticRegression(formula="y ~ bs(age, knots=[50]) + job * income"),
     "coin": na.models.BernoulliBeta(outcome="y"),
     "dirichlet": na.models.CategoricalDirichlet(outcome="party"),
 }
@@ -49,6 +52,8 @@ def people(num_rows=400):
             "age": age,
             NASTY: rng.random(num_rows),
             "job": rng.choice(["a & b", "$x$", "größe"], num_rows),
+            "income": np.exp(rng.uniform(0, 9, num_rows)),
+            "grade": rng.choice(["low", "mid", "high"], num_rows),
             "visits": rng.poisson(3, num_rows).clip(0, 20),
             "party": rng.choice(["l", "m", "r"], num_rows),
             "weight": rng.uniform(40, 120, num_rows),

@@ -24,6 +24,7 @@ __all__ = [
     "evenly_spread_table",
     "made_up_records",
     "made_up_table",
+    "numbers_between",
     "prior_draws",
 ]
 
@@ -190,7 +191,7 @@ def _cells(column: Column, *, num_records: int, rng: np.random.Generator) -> "ND
     if not isinstance(column, RealColumn):
         chosen = rng.integers(len(column.levels), size=num_records)
         return np.asarray(np.array(column.levels, dtype=object)[chosen])
-    return _numbers(column, rng.random(num_records))
+    return numbers_between(column, rng.random(num_records))
 
 
 def _even_cells(column: Column, share: Array) -> "NDArray[np.generic]":
@@ -198,12 +199,12 @@ def _even_cells(column: Column, share: Array) -> "NDArray[np.generic]":
     if isinstance(column, CountColumn):
         return np.asarray(column.lower + np.floor(share * (column.upper - column.lower + 1)))
     if isinstance(column, RealColumn):
-        return _numbers(column, share)
+        return numbers_between(column, share)
     levels = np.array(column.levels, dtype=object)
     return np.asarray(levels[np.floor(share * len(levels)).astype(np.intp)])
 
 
-def _numbers(column: RealColumn, share: Array) -> Array:
+def numbers_between(column: RealColumn, share: Array) -> Array:
     """Return numbers that far between a column's bounds, on the scale on which it enters linearly."""
     if column.transform is not None:
         low, high = column.bounds

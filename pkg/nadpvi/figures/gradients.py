@@ -138,6 +138,7 @@ def gradients_figure(
         Which, by label; some of them all when omitted.
     """
     names = choose_coordinates(release.phi_labels) if coordinates is None else tuple(coordinates)
+    check_known(release, names)
     fits = [
         gradient_fit(release, posterior, label=name, burn_in=burn_in, is_diagonal=is_diagonal)
         for name in names

@@ -17,7 +17,7 @@ from nadpvi.containers.posterior_like import PosteriorLike
 from nadpvi.description import ModelDescription
 from nadpvi.encoding import Design, encode_features
 from nadpvi.errors import ArgumentError
-from nadpvi.made_up import made_up_table, prior_draws
+from nadpvi.made_up import made_up_table, numbers_between, prior_draws
 from nadpvi.report.parts import Cells, cells_of
 
 __all__ = ["PredictionsPart", "predictions_part"]
@@ -144,18 +144,10 @@ def _reference_row(design: Design) -> dict[str, object]:
         if isinstance(column, CountColumn):
             row[name] = int((column.lower + column.upper) // 2)
         elif isinstance(column, RealColumn):
-            row[name] = _between(column, 0.5)
+            row[name] = float(numbers_between(column, np.array(0.5)))
         else:
             row[name] = column.levels[0]
     return row
-
-
-def _between(column: RealColumn, share: float) -> float:
-    """Return a number so far up a column's range, on the scale on which it enters linearly."""
-    if column.transform == "log1p":
-        low, high = np.log1p([column.lower, column.upper])
-        return float(np.expm1(low + share * (high - low)))
-    return float(column.lower + share * (column.upper - column.lower))
 
 
 def _other_values(design: Design, name: str, reference: object) -> list[object]:
