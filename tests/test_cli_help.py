@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from pathlib import Path
 
 import pytest
 from cli_cases import run_here
@@ -62,3 +63,11 @@ def test_no_command_at_all_is_a_question():
     assert done.returncode == 2
     assert done.stdout == ""
     assert "Commands:" in done.stderr
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS), ids=" ".join)
+def test_every_command_is_in_the_documentation_with_an_example(name):
+    page = (Path(__file__).parents[1] / "docs" / "cli.md").read_text(encoding="utf-8")
+    assert f"`{' '.join(name)}`" in page
+    fenced = "\n".join(re.findall(r"^```(?:console|text)\n(.*?)^```$", page, flags=re.S | re.M))
+    assert re.search(rf"^nadpvi {' '.join(name)}\b", fenced, flags=re.M)

@@ -110,6 +110,7 @@ def people_of_the_readme(folder: Path) -> None:
 # Page, what it takes to be there, and how many blocks of each language it has at least.
 INPUTS: dict[str, tuple[Callable[[Path], None], dict[str, int]]] = {
     "README.md": (people_of_the_readme, {"python": 1, "console": 4, "toml": 1}),
+    "docs/cli.md": (people_of_the_readme, {"console": 8, "toml": 2}),
     "docs/tutorial.md": (lambda folder: None, {"python": 5, "console": 5, "toml": 1}),
 }
 
