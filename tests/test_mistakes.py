@@ -265,7 +265,28 @@ RUNS = {
     "a word too many": Mistake([*RELEASE, "other.csv"], 2, ("other.csv",)),
     "a forgotten value": Mistake(RELEASE[:-1], 2, ("-o",)),
 }
+FORMULA = ["plan", "--schema", "people.toml", *BUDGET, "--num-records", "100", "-q", "--formula"]
+FORMULAS = {
+    "code in a formula": Mistake(
+        [*FORMULA, "ill ~ {open('pwned','w').write('x')}"], 2, ("formula", "{", "columns and calls")
+    ),
+    "a method in a formula": Mistake([*FORMULA, "ill ~ age.mean()"], 2, ("age.mean()", "code")),
+    "a formula that looks at other rows": Mistake([*FORMULA, "ill ~ scale(age)"], 2, ("scale()", "bounds")),
+    "knots from the data": Mistake([*FORMULA, "ill ~ bs(age, df=4)"], 2, ("knots", "written out")),
+    "a formula's unknown column": Mistake([*FORMULA, "ill ~ height"], 2, ('"height"', "schema")),
+    "a formula without outcome": Mistake([*FORMULA, "age + job"], 2, ("formula", "~")),
+    "a formula cut short": Mistake([*FORMULA, "ill ~ age +"], 2, ("formula", "cannot be read")),
+    "neither outcome nor formula": Mistake(FORMULA[:-1], 2, ("--outcome", "--formula")),
+}
 SCHEMAS = {
+    "a schema from the table": Mistake(["schema", "init", "people.csv"], 2, ("people.csv", "--codebook")),
+    "an unknown kind of column": Mistake(["schema", "init", "age:rael:0,1"], 2, ('"rael"', "real")),
+    "no columns to describe": Mistake(["schema", "init"], 2, ("column", "nadpvi schema init")),
+    "schema exists": Mistake(
+        ["schema", "init", "age:real:0,1", "-o", "people.toml"], 1, ("people.toml exists", "--force")
+    ),
+    "no schema to check": Mistake(["schema", "check", "absent.toml"], 1, ("absent.toml", "does not exist")),
+    "a table to check": Mistake(["schema", "check", "people.csv"], 2, ("people.csv", "TOML")),
     "no schema": Mistake(swap(RELEASE, "--schema", "absent.toml"), 1, ("absent.toml", "does not exist")),
     "schema not TOML": Mistake(
         RELEASE, 2, ("people.toml", "TOML", "line 3"), text("people.toml", '"real"', "real")
@@ -401,12 +422,12 @@ CONFIGS = {
         [*CONFIG, "--write-config", "people.toml", "--force"], 2, ("people.toml", "input")
     ),
 }
-MISTAKES = {**TABLE, **RUNS, **SCHEMAS, **FILES, **LEDGERS, **SAMPLING, **CONFIGS}
+MISTAKES = {**TABLE, **RUNS, **FORMULAS, **SCHEMAS, **FILES, **LEDGERS, **SAMPLING, **CONFIGS}
 
 
 def test_there_are_many():
     assert len(MISTAKES) >= 40
-    assert len(MISTAKES) == sum(map(len, (TABLE, RUNS, SCHEMAS, FILES, LEDGERS, SAMPLING, CONFIGS)))
+    assert len(MISTAKES) == sum(map(len, (TABLE, RUNS, FORMULAS, SCHEMAS, FILES, LEDGERS, SAMPLING, CONFIGS)))
 
 
 @pytest.mark.parametrize("words", [RELEASE, FIT, INFER, PLAN, PREDICT, CONFIG], ids=lambda words: words[0])

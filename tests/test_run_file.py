@@ -189,11 +189,16 @@ def test_what_a_file_may_not_say(folder, old, new, needle):
         "!!python/object/apply:os.mkdir [pwned]",
     ],
 )
-@pytest.mark.parametrize("key", ["outcome", "predictor", "model-setting", "schema", "label", "guide"])
+@pytest.mark.parametrize(
+    "key", ["outcome", "predictor", "formula", "model-setting", "schema", "label", "guide"]
+)
 def test_nothing_in_a_file_is_evaluated(folder, key, value):
     """CASES D7. A label may say anything: it is a name."""
+    # A formula stands in the place of an outcome and its predictors.
+    replaced = ("outcome =", "predictor =") if key == "formula" else (f"{key} =",)
+    value = f"y ~ {value}" if key == "formula" else value
+    text = "\n".join(each for each in RUN.splitlines() if not each.startswith(replaced))
     line = f"{key} = ['''{value}''']" if key in ("predictor", "model-setting") else f"{key} = '''{value}'''"
-    text = "\n".join(each for each in RUN.splitlines() if not each.startswith(f"{key} ="))
     (folder / "run.toml").write_text(f"{line}\n{text}\n")
     done = run_here("release", "--config", folder / "run.toml", "-q")
     assert done.returncode == (0 if key == "label" else done.returncode or 3)

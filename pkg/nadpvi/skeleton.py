@@ -57,10 +57,10 @@ def column_from_text(text: str) -> dict[str, str]:
     kinds = "|".join((*KINDS, *_OTHER_KINDS))
     found = re.fullmatch(rf"(.+?):({kinds})(?::(.*))?", text, re.DOTALL)
     if found is None:
-        name, colon, kind = text.rpartition(":")
-        if colon and name and re.fullmatch(r"\w*", kind):
+        other = re.fullmatch(r".+?:(\w*)(?::.*)?", text, re.DOTALL)
+        if other is not None:
             raise SchemaError(
-                f"column {quoted(text)}: unknown kind {quoted(kind)}; known ones are "
+                f"column {quoted(text)}: unknown kind {quoted(other.group(1))}; known ones are "
                 f"{listed((*KINDS, *_OTHER_KINDS))}"
             )
         return {"name": text, "kind": "real"}
