@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from cli_cases import run_here
 
 import nadpvi as na
 from nadpvi.inference.methods import METHODS
@@ -158,8 +159,9 @@ def test_the_release_survives_a_failing_sampler(folder):
         ([], 2, "--epsilon"),
     ],
 )
-def test_mistakes_are_one_line_and_spend_nothing(folder, change, code, needle):
-    done = run("release", *BASE, "-o", "release.nc", *change, cwd=folder)
+def test_mistakes_are_one_line_and_spend_nothing(folder, monkeypatch, change, code, needle):
+    monkeypatch.chdir(folder)
+    done = run_here("release", *BASE, "-o", "release.nc", *change)
     assert done.returncode == code, done.stderr
     assert done.stdout == ""
     assert needle in done.stderr
@@ -168,7 +170,8 @@ def test_mistakes_are_one_line_and_spend_nothing(folder, change, code, needle):
     assert not (folder / "release.nc").exists()
 
 
-def test_mistakes_in_the_table(folder):
+def test_mistakes_in_the_table(folder, monkeypatch):
+    monkeypatch.chdir(folder)
     text = (folder / "people.csv").read_text().splitlines()
     for broken, needle in (
         ([text[0], "secret-77,a,yes", *text[1:]], "age"),
@@ -178,7 +181,7 @@ def test_mistakes_in_the_table(folder):
         ([], "people.csv"),
     ):
         (folder / "people.csv").write_text("\n".join(broken) + ("\n" if broken else ""))
-        done = run("release", *BASE, "--epsilon", "2", "-o", "release.nc", cwd=folder)
+        done = run_here("release", *BASE, "--epsilon", "2", "-o", "release.nc")
         assert done.returncode == 1, done.stderr
         assert needle in done.stderr
         assert "secret-77" not in done.stderr + done.stdout
@@ -280,8 +283,9 @@ def test_rescued_release(monkeypatch, tmp_path, table, schema):
         ["--prior-sd", "0.001"],
     ],
 )
-def test_fit_finds_bad_settings_before_it_spends(folder, change):
-    done = run("fit", *BASE, "--epsilon", "2", "--release", "r.nc", "-o", "p.nc", *change, cwd=folder)
+def test_fit_finds_bad_settings_before_it_spends(folder, monkeypatch, change):
+    monkeypatch.chdir(folder)
+    done = run_here("fit", *BASE, "--epsilon", "2", "--release", "r.nc", "-o", "p.nc", *change)
     assert done.returncode == 2, done.stderr
     assert "Traceback" not in done.stderr
     assert not (folder / "r.nc").exists()
@@ -297,9 +301,10 @@ def test_fit_finds_bad_settings_before_it_spends(folder, change):
         ["infer", "people.csv", "-o", "people.csv"],
     ],
 )
-def test_force_never_destroys_an_input(folder, command):
+def test_force_never_destroys_an_input(folder, monkeypatch, command):
+    monkeypatch.chdir(folder)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    done = run(*command, "--force", cwd=folder)
+    done = run_here(*command, "--force")
     assert done.returncode == 2, done.stderr
     assert "is an input" in done.stderr
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
