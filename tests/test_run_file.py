@@ -75,6 +75,26 @@ def test_one_file_drives_the_whole_road(folder):
     assert settings["subsampling_noise"] is False
 
 
+def test_a_report_takes_test_rows_from_its_own_section_only(folder):
+    """The table at the top is the private one: a page that scored it would be under no guarantee."""
+    for words in (["release"], ["infer"]):
+        assert run_here(*words, "--config", folder / "run.toml", "-q").returncode == 0
+    section = '[report]\nposterior = "p.nc"\noutput = "r.html"\nrelease = "r.nc"\n'
+    (folder / "run.toml").write_text(RUN + section)
+    done = run_here("report", "--config", folder / "run.toml", "--write-config", folder / "one.toml")
+    assert done.returncode == 0, done.stderr
+    assert "not covered" not in done.stderr
+    assert "table" not in tomllib.loads((folder / "one.toml").read_text())
+    (folder / "run.toml").write_text(f'{RUN}{section}table = "data/people.csv"\n')
+    two = ["--write-config", folder / "two.toml", "-o", folder / "r2.html"]
+    done = run_here("report", "--config", folder / "run.toml", *two)
+    assert done.returncode == 0, done.stderr
+    assert "not covered" in done.stderr
+    assert tomllib.loads((folder / "two.toml").read_text())["report"]["table"] == str(
+        folder / "data" / "people.csv"
+    )
+
+
 def test_the_command_line_comes_first_and_its_paths_are_its_own(folder):
     done = run_here(
         "release", "--config", folder / "run.toml", "--steps", "30", "--epsilon", "1", "-o", "here.nc", "-q"

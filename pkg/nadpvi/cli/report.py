@@ -7,9 +7,10 @@ import typer
 
 from nadpvi.cli import options
 from nadpvi.cli.console import print_text, say, warnings_as_lines
+from nadpvi.cli.files import check_files
+from nadpvi.cli.run_file import RunFile
 from nadpvi.containers.posterior import Posterior
 from nadpvi.containers.release import Release
-from nadpvi.containers.storage import check_not_an_input, check_writable
 from nadpvi.errors import ArgumentError, FileError
 
 __all__ = ["report"]
@@ -20,6 +21,7 @@ def report(
         Path, typer.Argument(help="A posterior, from nadpvi infer.", metavar="POSTERIOR")
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Where the page is written, as HTML.")],
+    file: RunFile,
     release: Annotated[
         Path | None,
         typer.Option("--release", help="The release that the posterior was made of: adds its trace."),
@@ -40,9 +42,8 @@ def report(
 
     Example: nadpvi report posterior.nc -o report.html --release release.nc
     """
-    inputs = [path for path in (posterior_file, release, table) if path is not None]
-    check_not_an_input([output], inputs=inputs)
-    check_writable(output, overwrite=force)
+    inputs = [posterior_file, release, table, file.config]
+    check_files([output, file.write_config], inputs=inputs, overwrite=force)
     with warnings_as_lines():
         posterior = Posterior.load(posterior_file)
         made = None if release is None else Release.load(release)
@@ -53,4 +54,5 @@ def report(
         if table is not None:
             say("nadpvi: note: the part on test rows is not covered by the guarantee.", quiet=quiet)
         written = posterior.report(output, release=made, table=table, overwrite=force)
+        file.write(overwrite=force)
     print_text(f"report: {written}")

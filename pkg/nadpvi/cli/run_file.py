@@ -24,8 +24,10 @@ from nadpvi.errors import ArgumentError, FileError
 
 __all__ = ["RunFile"]
 
-# They mean another thing in each command, so that they belong in sections.
+# They mean another thing in each command, so that they belong in sections. The table at the top is the
+# private one, which no report may take for its test rows.
 _OWN = {"output", "release"}
+_OWN_OF = {"report": _OWN | {"table"}}
 _NEVER = {"config", "write-config", "force", "help"}
 _GIVEN = {"COMMANDLINE", "DEFAULT_MAP"}
 
@@ -91,7 +93,9 @@ class RunFile:
                 continue
             if kind is Path:
                 value = _from_folder(Path(value), self.write_config.parent)
-            (own if key in _OWN else shared)[key] = list(value) if isinstance(value, tuple) else value
+            (own if key in _own(command) else shared)[key] = (
+                list(value) if isinstance(value, tuple) else value
+            )
         repeat = f"nadpvi {command} --config {self.write_config.name}"
         head = f"# By nadpvi {version('nadpvi')}. To repeat it: {repeat}"
         text = f"{head}\n{tomli_w.dumps(shared | ({command: own} if own else {}))}"
@@ -118,7 +122,7 @@ def _values(path: Path, context: typer.Context) -> Values:
             _check(
                 {key: value}, known=everywhere, where=str(path), shown=[*mine, *(f"[{n}]" for n in commands)]
             )
-            given |= {key: value} if key in mine else {}
+            given |= {key: value} if key in mine and key not in _own(_name(context)) else {}
     given |= content.get(_name(context), {})
     return {mine[key].parameter: _as_typed(value, mine[key].kind, key, path) for key, value in given.items()}
 
@@ -141,6 +145,11 @@ def _content(path: Path) -> dict[str, Any]:
 def _name(context: typer.Context) -> str:
     """Return the name of the command that runs."""
     return str(context.command.name or context.info_name)
+
+
+def _own(command: str) -> set[str]:
+    """Return the keys that a command has from its own section only."""
+    return _OWN_OF.get(command, _OWN)
 
 
 def _keys(command: Any, *, all_of: bool = False) -> dict[str, _Key]:
