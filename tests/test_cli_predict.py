@@ -73,6 +73,25 @@ def test_a_line_a_row_on_stdout(made):
     assert (narrow["upper"] - narrow["lower"] < found["upper"] - found["lower"]).sum() == 3
 
 
+def test_rows_of_one_column_keep_their_places(tmp_path, made):
+    """CASES E1: there an empty cell is a blank line."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"age": rng.uniform(0, 100, 60), "ill": rng.choice(["no", "yes"], 60)})
+    schema, model = (
+        na.Schema.from_toml(made / "s.toml"),
+        na.models.LogisticRegression(outcome="ill", predictors=["age"]),
+    )
+    with warnings.catch_warnings(action="ignore"):
+        released = na.release(
+            model, table, schema=schema, privacy=na.PrivacyBudget(epsilon=1, delta=1e-5),
+            config=na.DPVIConfig(num_steps=30),
+        )  # fmt: skip
+        na.infer(released, method="exact", draws=20).save(tmp_path / "p.nc")
+    (tmp_path / "new.csv").write_text("age\n20\n\n60\n")
+    lines = run_here("predict", tmp_path / "p.nc", tmp_path / "new.csv").stdout.splitlines()
+    assert [line == ",," for line in lines] == [False, False, True, False]
+
+
 def test_levels_have_columns(made):
     done = run_here("predict", made / "job.nc", made / "new.csv")
     assert done.returncode == 1

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from nadpvi.errors import ArgumentError, DataError, FileError, NadpviError
+from nadpvi.table_files import file_parts
 from nadpvi.tables import read_table, require_columns, to_table
 
 SECRET = "s3cret-cell"
@@ -36,6 +37,15 @@ def test_chunks_join_in_order(tmp_path: Path):
     table = read_table(path)
     assert table["i"].tolist() == [str(i) for i in range(20_003)]
     assert table["parity"].tolist()[-3:] == ["0", "1", "0"]
+
+
+def test_a_blank_line_is_a_cell_where_there_is_one_column(tmp_path: Path):
+    """CASES E1: a prediction for every row must not be short of the rows that are empty."""
+    path = write(tmp_path, "\nage\n20\n\n\n60\n\n")
+    assert read_table(path)["age"].tolist() == ["20", "", "", "60"]
+    parts = list(file_parts(path, ["age"], num_rows=2))
+    assert [cell for part in parts for cell in part["age"]] == ["20", "", "", "60"]
+    assert len(read_table(write(tmp_path, "age,sex\n20,f\n\n60,m\n"))) == 2
 
 
 def test_header_only_is_a_table_of_no_rows(tmp_path: Path):

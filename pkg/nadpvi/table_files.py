@@ -152,15 +152,24 @@ def _csv_error(path: Path, reader: Any, error: csv.Error) -> FileError:
 
 
 def _full_rows(reader: Any, width: int, path: Path) -> Iterator[list[str]]:
-    """Yield the rows of a CSV reader, or raise at a line of another width than the header."""
+    """Yield the rows of a CSV reader, or raise at a line of another width than the header.
+
+    Lines without any character are skipped, but for those between the rows of a single column: there they are
+    empty cells, without which a prediction for every row would be short of some.
+    """
+    blank = 0
     for row in reader:
-        if len(row) == width:
-            yield row
-        elif row:
+        if not row:
+            blank += width == 1
+            continue
+        if len(row) != width:
             raise FileError(
                 f"table {path}, line {reader.line_num}: {len(row)} fields where the header has {width}; "
                 "put quotes round cells that hold commas"
             )
+        yield from [[""]] * blank
+        blank = 0
+        yield row
 
 
 def _pyarrow(path: Path) -> Any:

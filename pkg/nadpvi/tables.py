@@ -156,7 +156,8 @@ def read_table(path: str | PathLike[str]) -> pd.DataFrame:
     path : str or path-like
         `.parquet` and `.pq` files are read by pyarrow (extra `parquet`) with their own types; any other is
         read as CSV: UTF-8 (a byte-order mark is allowed), comma-separated, double quotes, the names in the
-        first line. Every CSV cell is kept as text, exactly; lines without any character are skipped.
+        first line. Every CSV cell is kept as text, exactly; lines without any character are skipped, unless
+        they are cells of a single column with others below.
 
     Returns
     -------
