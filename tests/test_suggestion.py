@@ -220,6 +220,19 @@ class TestSuggestion:
     def test_regressions_release_their_curvature_and_others_do_not(self):
         for model in (LOGISTIC, VISITS):
             assert na.suggest_config(model, BUDGET, schema=SCHEMA, num_records=5000).curvature_share == 0.2
+        wide = {name: {"kind": "real", "lower": -9, "upper": 9, "feature_range": [-9, 9]} for name in "ab"}
+        schema = na.Schema.from_dict({"columns": wide | {"well": {"kind": "binary", "levels": ["n", "y"]}}})
+
+        def narrow(num_records, rng):
+            return pd.DataFrame(rng.standard_normal((num_records, 2)), columns=["a", "b"])
+
+        settings = {"schema": schema, "num_records": 5000}
+        found = na.suggest_config(na.models.LogisticRegression(outcome="well"), BUDGET, **settings)
+        assert found.curvature_share == 0.2
+        found = na.suggest_config(
+            na.models.LogisticRegression(outcome="well"), BUDGET, covariates=narrow, **settings
+        )
+        assert found.curvature_share == 0.0  # no record is near the bounds that its noise is for
         for model, guide in ((COIN, None), (LOGISTIC, na.FullRank())):
             config = na.suggest_config(model, BUDGET, schema=SCHEMA, num_records=5000, guide=guide)
             assert config.curvature_share == 0.0

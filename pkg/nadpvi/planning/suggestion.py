@@ -33,7 +33,7 @@ from nadpvi.errors import ArgumentError, ModelError
 from nadpvi.gradient_model.dense.known import MAX_SIZE
 from nadpvi.gradient_model.sums import DEFAULT_BURN_IN
 from nadpvi.guides import Guide, MeanField
-from nadpvi.made_up import Covariates, check_covariates
+from nadpvi.made_up import Covariates, check_covariates, made_up_records
 from nadpvi.models.base import CurvatureModel, Model, SimulatingModel
 from nadpvi.planning.predictive import Predictive, predict_gradients
 from nadpvi.privacy.budget import NonPrivate, PrivacyBudget
@@ -54,6 +54,8 @@ _SAMPLING_RATES = (0.1, 0.2, 0.5, 1.0)
 # Below this noise the amplification by sampling is no longer that of the central limit, and budget is wasted.
 _LEAST_NOISE_MULTIPLIER = 1.5
 _CURVATURE_SHARE = 0.2
+_MOST_LENGTH = 5.0  # of a record's outer product, in root mean squares
+_MEASURED_RECORDS = 1000
 _MOST_BIAS = 0.05
 _MOST_FLATTENED = 0.05
 _PRECONDITIONERS = np.geomspace(1.0, 1e5, 16)
@@ -131,7 +133,7 @@ def suggest_config(
         rng=np.random.default_rng(seed),
         covariates=covariates,
     )
-    share = _curvature_share(description, privacy)
+    share = _curvature_share(description, privacy, covariates=covariates)
     noise = _Noise(description, privacy, share)
     rate = noise.sampling_rate()
     noise_of_window = noise.of_window(_FEWEST_STEPS, rate=rate)
@@ -163,15 +165,35 @@ def suggest_config(
     )
 
 
-def _curvature_share(description: ModelDescription, privacy: PrivacyBudget | NonPrivate) -> float:
-    """Return the share of the budget for a curvature: a fifth where one can be released and read, else 0."""
+def _curvature_share(
+    description: ModelDescription, privacy: PrivacyBudget | NonPrivate, *, covariates: Covariates | None
+) -> float:
+    """Return the share of the budget for a curvature: a fifth where one can be released and read, else 0.
+
+    Its noise grows with the longest record that the schema allows. Where that is far longer than what records
+    are expected to be, the noise hides the matrix, and the budget is better spent on the trace.
+    """
     suits = (
         isinstance(privacy, PrivacyBudget)
         and isinstance(description.model, CurvatureModel)
         and isinstance(description.guide, MeanField)
         and 2 <= num_coefficients(description) <= MAX_SIZE
     )
-    return _CURVATURE_SHARE if suits else 0.0
+    if not suits:
+        return 0.0
+    mean, _ = description.model.prior_moments(description.design)
+    x = made_up_records(
+        description.model,
+        description.design,
+        theta=mean,
+        num_records=_MEASURED_RECORDS,
+        rng=np.random.default_rng(0),
+        covariates=covariates,
+    ).x
+    squares = x**2
+    typical = math.sqrt(0.5 * float((squares.sum(axis=1) ** 2 + (squares**2).sum(axis=1)).mean()))
+    is_told = description.design.outer_product_bound <= _MOST_LENGTH * typical
+    return _CURVATURE_SHARE if is_told else 0.0
 
 
 class _Noise(NamedTuple):
@@ -264,7 +286,7 @@ def _clips_too_much(found: Predictive, *, norms: Array, clip_norm: float, noise:
     being a sample, is taken off. The clipped loss has the curvature E[score clip(g)] at the optimum, in place
     of E[score g]: where all gradients are cut their mean may well stay 0, and nothing is won.
     """
-    lost = 1.0 - np.minimum(1.0, clip_norm / np.maximum(norms, np.finfo(float).tiny))
+    lost = 1.0 - clip_norm / np.maximum(norms, clip_norm)
     num_rows = norms.shape[1]
     squares = found.gradients**2
     # Table by table: pooled, those with the largest gradients would speak for all.
