@@ -9,7 +9,7 @@ PROPHET_VERSION := 1.5.0
 PROPHET_DIR := .cache/prophet-$(PROPHET_VERSION)
 ARVIZ1_DIR := .cache/arviz-1
 
-.PHONY: demo test test-arviz1 test-oldest lint types docs wheel smoke bench clean
+.PHONY: demo test test-arviz1 test-oldest test-newest lint types docs wheel smoke bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/nadpvi demo --output nadpvi-demo --force
@@ -31,6 +31,14 @@ test-oldest:
 	cd tests && ../.venv-oldest/bin/python -m pytest -c smoke.ini --rootdir . -W default \
 		-m "arviz or smoke" test_cli.py test_arviz.py test_posterior.py test_cases_saved.py
 
+# All tests with the newest versions that pyproject.toml allows, in an environment made for that: `make test`
+# keeps what .venv has.
+test-newest:
+	rm -rf .venv-newest
+	$(PYTHON) -m venv .venv-newest
+	.venv-newest/bin/pip install --quiet --upgrade --upgrade-strategy eager --editable '.[test]'
+	.venv-newest/bin/python -m pytest -n $(TEST_WORKERS) --dist loadfile
+
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -45,6 +53,8 @@ docs: $(VENV)/.installed-docs
 wheel: $(VENV)/.installed-dev
 	rm -rf dist
 	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m twine check --strict dist/*
+	$(BIN)/python .ci/contents.py dist
 
 # The tests' smoke part against the built wheel in an environment that has never seen the checkout.
 smoke: wheel
@@ -93,4 +103,4 @@ $(ARVIZ1_DIR)/.done: | $(VENV)/bin/python
 	touch $@
 
 clean:
-	rm -rf $(VENV) .venv-smoke .venv-oldest .cache build dist docs/generated nadpvi-demo
+	rm -rf $(VENV) .venv-smoke .venv-oldest .venv-newest .cache build dist docs/generated nadpvi-demo
