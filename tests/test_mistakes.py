@@ -215,7 +215,7 @@ RUNS = {
     "epsilon 0": Mistake(swap(RELEASE, "--epsilon", "0"), 2, ("epsilon", "positive")),
     "epsilon below 0": Mistake(swap(RELEASE, "--epsilon", "-1"), 2, ("epsilon", "positive")),
     "epsilon nan": Mistake(swap(RELEASE, "--epsilon", "nan"), 2, ("epsilon",)),
-    "epsilon in words": Mistake(swap(RELEASE, "--epsilon", "one"), 2, ("--epsilon", "number")),
+    "epsilon in words": Mistake(swap(RELEASE, "--epsilon", "one"), 2, ("--epsilon",)),
     "delta 0": Mistake(swap(RELEASE, "--delta", "0"), 2, ("delta",)),
     "delta 1": Mistake(swap(RELEASE, "--delta", "1"), 2, ("delta",)),
     "delta 2": Mistake(swap(RELEASE, "--delta", "2"), 2, ("delta",)),
