@@ -320,7 +320,7 @@ from nadpvi.experiments.runner import run_tasks
 from rich.console import Console
 import runner_cases
 
-def command():
+def command(**how):
     tasks = runner_cases.make_tasks(5, notes=sys.argv[1])
     run_tasks(runner_cases.wait_forever, tasks, folder=sys.argv[2], workers=2, console=Console(stderr=True))
 
