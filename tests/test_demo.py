@@ -78,7 +78,7 @@ def test_noise_aware_calibration_error_is_below_that_of_the_last_iterate_over_fi
 
 def test_example_runs():
     done = subprocess.run(
-        [sys.executable, str(ROOT / "examples" / "income.py"), "--steps", "100"],
+        [sys.executable, str(ROOT / "examples" / "income.py"), "--predictors", "2"],
         capture_output=True,
         text=True,
         timeout=300,
