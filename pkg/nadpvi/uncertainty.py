@@ -12,7 +12,8 @@ coordinate it is the prior of phi_star that is left, and its variance is in the 
 
 It is a split of this posterior's variance, not of its cause: how narrow the intervals would be without noise
 is for `nadpvi.plan` to say. A mean-field guide understates the first part of parameters that depend on each
-other.
+other. Where the dense method draws theta about its optimum by the curvature's matrix, the first part is what
+those draws add to var(mu*).
 """
 
 import numpy as np
@@ -27,7 +28,9 @@ __all__ = ["uncertainty_shares"]
 Array = NDArray[np.float64]
 
 
-def uncertainty_shares(guide: Guide, phi_star: ArrayLike, *, labels: tuple[str, ...]) -> pd.DataFrame:
+def uncertainty_shares(
+    guide: Guide, phi_star: ArrayLike, *, labels: tuple[str, ...], theta: ArrayLike | None = None
+) -> pd.DataFrame:
     """Return each unconstrained parameter's variance, split by the law of total variance.
 
     Parameters
@@ -38,6 +41,8 @@ def uncertainty_shares(guide: Guide, phi_star: ArrayLike, *, labels: tuple[str, 
         Draws of the optimum, at least two.
     labels : tuple of str
         Names of the K unconstrained parameters.
+    theta : array_like, shape (..., K), optional
+        Their draws, where these are spread about mu* otherwise than by the guide; independently of mu*.
 
     Returns
     -------
@@ -68,8 +73,12 @@ def uncertainty_shares(guide: Guide, phi_star: ArrayLike, *, labels: tuple[str, 
         )
     if len(draws) < 2:
         raise ArgumentError("one draw has no variance; shares of uncertainty need at least two.")
-    of_data = np.square(guide.standard_deviation(draws)).mean(axis=0)
     of_privacy = draws[:, :size].var(axis=0, ddof=1)
+    if theta is None:
+        of_data = np.square(guide.standard_deviation(draws)).mean(axis=0)
+    else:
+        away = np.asarray(theta, dtype=np.float64).reshape(-1, size) - draws[:, :size]
+        of_data = np.square(away).mean(axis=0)
     total = of_data + of_privacy
     columns = {
         "sd": np.sqrt(total),

@@ -13,10 +13,12 @@ from nadpvi.diagnostics.findings import Finding
 from nadpvi.privacy.guarantee import Guarantee
 from nadpvi.tables import TableLike
 
-__all__ = ["PROMISE", "PosteriorLike"]
+__all__ = ["PROMISE", "SPREAD", "PosteriorLike"]
 
 # The setting that states a promise in one sentence, where it is not that of a DP-SGD run.
 PROMISE = "promise"
+# The setting that says by what theta is spread about its optimum, where it is not the guide.
+SPREAD = "spread"
 
 
 class PosteriorLike(Protocol):

@@ -5,6 +5,7 @@ from typing import Literal
 import numpy as np
 
 from nadpvi.containers.posterior import Posterior
+from nadpvi.containers.posterior_like import SPREAD
 from nadpvi.containers.release import Release
 from nadpvi.containers.storage import package_versions
 from nadpvi.diagnostics.burn_in import choose_burn_in
@@ -147,11 +148,13 @@ def infer(
             burn_in=burn_in,
             seed=sampler_seed,
             engine=ready,
+            phi_star_prior=optimum_prior,
         )
     )
     settings = {
         "method": name,
         "curvature": chosen.curvature,
+        **({SPREAD: "curvature"} if fitted.theta is not None else {}),
         "engine": f"{fitted.engine_name} {fitted.engine_version}",
         **({"warmup": warmup} if chosen.has_chains else {}),
         **({"adapt_delta": adapt_delta} if chosen.uses_stan else {}),

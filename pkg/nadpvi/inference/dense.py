@@ -38,6 +38,7 @@ def sample_dense(
     seed: int | np.random.SeedSequence,
     burn_in: float | None = None,
     prior: DensePrior | None = None,
+    is_predictive: bool = False,
 ) -> PostProcessingDraws:
     """Return draws of (phi_star, diagonal of the curvature[, tau]) under a curvature that is not diagonal.
 
@@ -56,6 +57,8 @@ def sample_dense(
         The share of steps that `model` dropped; 0.2 when omitted.
     prior : DensePrior, optional
         Of the curvature; `make_dense_prior`'s when omitted.
+    is_predictive : bool
+        Whether `model` has the parameters' own prior, so that phi_star gets the law which that implies.
 
     Returns
     -------
@@ -84,7 +87,11 @@ def sample_dense(
     check_storage(chains=chains, draws=draws, values_per_draw=vectors * model.num_parameters)
     block_seed, rest_seed = seed_sequence(seed).spawn(2)
     dense = make_dense_model(
-        release, model=model, burn_in=DEFAULT_BURN_IN if burn_in is None else burn_in, prior=prior
+        release,
+        model=model,
+        burn_in=DEFAULT_BURN_IN if burn_in is None else burn_in,
+        prior=prior,
+        is_predictive=is_predictive,
     )
     size = dense.sums.num_parameters
     # Threads of BLAS wait for each other on matrices this small: five coefficients took seven times as long.
@@ -114,6 +121,7 @@ def sample_dense(
         engine_name="Hamiltonian Monte Carlo in NumPy",
         engine_version=np.__version__,
         hessian=block.hessian,
+        theta=block.theta,
     )
 
 

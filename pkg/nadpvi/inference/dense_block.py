@@ -18,6 +18,7 @@ from nadpvi.gradient_model.dense.density import (
     squares,
 )
 from nadpvi.gradient_model.dense.mode import find_start
+from nadpvi.gradient_model.dense.optimum import OptimumDraw, draw_optimum
 from nadpvi.inference import hamiltonian
 
 __all__ = ["DenseBlock", "draw_tau", "sample_dense_block"]
@@ -39,6 +40,8 @@ class DenseBlock(NamedTuple):
     tau : ndarray, shape (chain, draw, M), or None
     hessian : ndarray, shape (chain, draw, M, M), or None
         The whole of A, where it was to be kept.
+    theta : ndarray, shape (chain, draw, M), or None
+        Parameters about phi_star with precision A, where phi_star has the law that the model's prior implies.
     sample_stats : dict of str to ndarray, shape (chain, draw)
     """
 
@@ -46,6 +49,7 @@ class DenseBlock(NamedTuple):
     curvature: FloatArray
     tau: FloatArray | None
     hessian: FloatArray | None
+    theta: FloatArray | None
     sample_stats: dict[str, NDArray[np.generic]]
 
 
@@ -76,6 +80,7 @@ def sample_dense_block(
     kept_phi, kept_a = np.empty(shape), np.empty(shape)
     kept_tau = None if tau is None else np.empty(shape)
     kept_hessian = np.empty((*shape, size)) if keep_hessian else None
+    kept_theta = np.empty(shape) if model.is_predictive else None
     infos = []
     for index in range(-warmup, draws):
         if index == 0:
@@ -87,7 +92,8 @@ def sample_dense_block(
 
         state, info = hamiltonian.step(rng, state, density)
         curvature = dense_curvature(model, state.position)
-        phi_star = _draw_phi_star(rng, model, curvature=curvature, variance=variance)
+        drawn = _draw(rng, model, curvature=curvature, variance=variance)
+        phi_star = drawn.phi_star
         if tau is not None:
             tau = draw_tau(rng, model, squares(model, curvature=curvature, phi_star=phi_star), tau)
         if index >= 0:
@@ -97,7 +103,9 @@ def sample_dense_block(
                 kept_hessian[:, index] = curvature
             if kept_tau is not None and tau is not None:
                 kept_tau[:, index] = tau
-    return DenseBlock(kept_phi, kept_a, kept_tau, kept_hessian, _stack(infos, chains))
+            if kept_theta is not None:
+                kept_theta[:, index] = drawn.theta
+    return DenseBlock(kept_phi, kept_a, kept_tau, kept_hessian, kept_theta, _stack(infos, chains))
 
 
 def _variance(model: DenseModel, tau: FloatArray | None, chains: int) -> FloatArray:
@@ -106,15 +114,17 @@ def _variance(model: DenseModel, tau: FloatArray | None, chains: int) -> FloatAr
     return np.tile(known, (chains, 1)) if tau is None else known + np.square(tau)
 
 
-def _draw_phi_star(
+def _draw(
     rng: np.random.Generator, model: DenseModel, *, curvature: FloatArray, variance: FloatArray
-) -> FloatArray:
-    """Return a draw of phi_star given curvature and variances, shape (C, M)."""
+) -> OptimumDraw:
+    """Return a draw of phi_star given curvature and variances, and of theta where it has its own law."""
+    if model.is_predictive:
+        return draw_optimum(rng, model, curvature=curvature, variance=variance)
     mean, precision = conditional_phi_star(model, curvature=curvature, variance=variance)
     lower = np.linalg.cholesky(precision)
     normal = rng.standard_normal(mean.shape)
-    drawn: FloatArray = mean + np.linalg.solve(lower.transpose(0, 2, 1), normal[:, :, None])[:, :, 0]
-    return drawn
+    phi_star: FloatArray = mean + np.linalg.solve(lower.transpose(0, 2, 1), normal[:, :, None])[:, :, 0]
+    return OptimumDraw(phi_star, phi_star)
 
 
 def draw_tau(rng: np.random.Generator, model: DenseModel, total: FloatArray, tau: FloatArray) -> FloatArray:

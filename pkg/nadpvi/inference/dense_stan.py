@@ -24,9 +24,13 @@ def make_dense_stan_data(model: DenseModel) -> dict[str, int | float | FloatArra
     Raises
     ------
     ArgumentError
-        If the model has a pattern or a released curvature.
+        If the model has a pattern or a released curvature, or phi_star the law that a prior implies.
     """
     coordinates, prior, sums, tau_scale = model.coordinates, model.prior, model.sums, model.tau_prior_scale
+    if model.is_predictive:
+        raise ArgumentError(
+            "the dense Stan program has phi_star's own normal prior: make the model with that."
+        )
     if not isinstance(coordinates, MatrixCoordinates) or prior.estimate is not None:
         raise ArgumentError(
             "the dense Stan program has no pattern and no released curvature: make the prior with "

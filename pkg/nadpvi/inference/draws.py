@@ -32,6 +32,9 @@ class PostProcessingDraws:
         What sampled.
     hessian : ndarray, shape (chain, draw, M, M), optional
         The curvature matrix of the first M coordinates, where the method has one and it is not too large.
+    theta : ndarray, shape (chain, draw, M), optional
+        The first M unconstrained parameters given phi_star, where the method knows more of their spread than
+        the guide.
     """
 
     phi_star: FloatArray
@@ -42,6 +45,7 @@ class PostProcessingDraws:
     engine_name: str
     engine_version: str
     hessian: FloatArray | None = None
+    theta: FloatArray | None = None
 
 
 def seed_sequence(seed: int | np.random.SeedSequence) -> np.random.SeedSequence:

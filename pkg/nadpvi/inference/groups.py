@@ -56,6 +56,8 @@ def make_groups(
             size = description.guide.num_noise(len(description.names))
             noise = rng.standard_normal((num_chains, num_draws, size))
             theta = description.guide.draw(fitted.phi_star, noise)
+            if fitted.theta is not None:
+                theta[..., : fitted.theta.shape[-1]] = fitted.theta
         posterior = posterior.merge(model_variables(description, theta))
     groups = {"posterior": posterior}
     if fitted.sample_stats:

@@ -33,6 +33,7 @@ class Task(NamedTuple):
     burn_in: float | None
     seed: np.random.SeedSequence
     engine: Engine | None
+    phi_star_prior: str
 
 
 class Method(NamedTuple):
@@ -91,6 +92,7 @@ def _dense(task: Task) -> PostProcessingDraws:
         chains=task.chains,
         warmup=task.warmup,
         seed=task.seed,
+        is_predictive=task.phi_star_prior == "model",
     )
 
 

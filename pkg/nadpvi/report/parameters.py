@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from nadpvi.containers.posterior_like import PosteriorLike
+from nadpvi.containers.posterior_like import SPREAD, PosteriorLike
 from nadpvi.errors import ArgumentError
 from nadpvi.figures import MOST_ROWS, forest_figure
 from nadpvi.report.parts import Cells, Picture, cells_of, picture
@@ -35,7 +35,13 @@ def shares_of(posterior: PosteriorLike) -> pd.DataFrame:
             f"this posterior (method {posterior.settings.get('method')}) has no draws of phi_star, so its "
             "uncertainty cannot be split."
         )
-    return uncertainty_shares(description.guide, draws["phi_star"].to_numpy(), labels=description.names)
+    is_guide = posterior.settings.get(SPREAD) is None
+    return uncertainty_shares(
+        description.guide,
+        draws["phi_star"].to_numpy(),
+        labels=description.names,
+        theta=None if is_guide else posterior.theta(),
+    )
 
 
 def summary_blocks(posterior: PosteriorLike, *, probability: float = 0.9) -> dict[str, pd.DataFrame]:

@@ -7,6 +7,12 @@ In the window the gradients of the M coordinates that may interact are one regre
 with A = P + H symmetric and at least P (see `dense_prior`), and phi_star ~ normal(m0, diag(w0^2)). The
 sums' mean gradient carries phi_star:  g_bar | A, s ~ normal(B (phi_bar - m0), B diag(w0^2) B + diag(s^2) /
 n). Everything here has a leading axis for chains, of which there are C.
+
+Where P = diag(w0^-2) is the precision of the model's own prior, phi_star has another law under that prior
+(`is_predictive`). A parameter theta ~ normal(m0, P^-1) is, given the records, nearly normal with precision A
+about the optimum: theta = phi_star + e with e ~ normal(0, A^-1), so that phi_star ~ normal(m0, P^-1 - A^-1).
+An optimum lies nearer to m0 than parameters do, and does not move at all where the records say nothing. Then
+B cov(phi_star) B = B diag(w0^2) B - kappa B.
 """
 
 from dataclasses import dataclass
@@ -20,7 +26,15 @@ from nadpvi.gradient_model.dense.coordinates import Coordinates, factor
 from nadpvi.gradient_model.dense.prior import DensePrior
 from nadpvi.gradient_model.dense.sums import DenseSums
 
-__all__ = ["DenseModel", "Evaluation", "conditional_phi_star", "dense_curvature", "evaluate", "squares"]
+__all__ = [
+    "DenseModel",
+    "Evaluation",
+    "conditional_phi_star",
+    "dense_curvature",
+    "evaluate",
+    "mean_gradient_covariance",
+    "squares",
+]
 
 FloatArray = NDArray[np.float64]
 
@@ -46,6 +60,8 @@ class DenseModel:
         The curvature's prior.
     coordinates : Coordinates
         Of the curvature, under that prior.
+    is_predictive : bool
+        Whether phi_star has the law that the model's prior implies, with `phi_star_prior_sd` = P^-1/2.
     """
 
     sums: DenseSums
@@ -56,6 +72,7 @@ class DenseModel:
     tau_prior_scale: FloatArray | None
     prior: DensePrior
     coordinates: Coordinates
+    is_predictive: bool = False
 
     def __post_init__(self) -> None:
         size = self.prior.num_parameters
@@ -71,6 +88,10 @@ class DenseModel:
                 raise ArgumentError(f"{name} must be {size} finite numbers.")
             if name != "phi_star_prior_mean" and (array <= 0).any():
                 raise ArgumentError(f"{name} must be positive.")
+        if self.is_predictive and not np.allclose(
+            np.square(self.phi_star_prior_sd) * self.prior.precision, 1
+        ):
+            raise ArgumentError("is_predictive needs phi_star_prior_sd to be that of the prior's precision.")
 
     @property
     def size(self) -> int:
@@ -134,10 +155,7 @@ def _likelihood(
     log_density = -0.5 * (((of_pp - 2.0 * sums.s_gp) * slope).sum(axis=2) * inverse_variance).sum(axis=1)
     by_slope = (sums.s_gp - of_pp) * inverse_variance[:, :, None]
     spread = slope * np.square(model.phi_star_prior_sd)
-    covariance = spread @ slope  # A is symmetric
-    size = covariance.shape[1]
-    covariance[:, range(size), range(size)] += variance / sums.num_steps
-    found = factor(covariance)
+    found = factor(mean_gradient_covariance(model, slope, variance))
     offset = sums.phi_bar - model.phi_star_prior_mean
     deviation = sums.g_bar - (slope @ offset[..., None])[..., 0]
     weighted = (found.inverse @ deviation[:, :, None])[:, :, 0]
@@ -145,7 +163,28 @@ def _likelihood(
     by_slope += (
         weighted[:, :, None] * (offset[..., None, :] + weighted[:, None, :] @ spread) - found.inverse @ spread
     )
+    if model.is_predictive:
+        by_slope += 0.5 * rate * (found.inverse - weighted[:, :, None] * weighted[:, None, :])
     return log_density, 0.5 * rate * (by_slope + by_slope.transpose(0, 2, 1)), found.is_definite
+
+
+def mean_gradient_covariance(model: DenseModel, slope: FloatArray, variance: FloatArray) -> FloatArray:
+    """Return the covariance of g_bar given A and s^2, phi_star integrated out, shape (C, M, M).
+
+    Parameters
+    ----------
+    model : DenseModel
+    slope : ndarray, shape (C, M, M)
+        B = kappa A.
+    variance : ndarray, shape (C, M)
+        s^2.
+    """
+    covariance = (slope * np.square(model.phi_star_prior_sd)) @ slope  # B is symmetric
+    if model.is_predictive:
+        covariance -= model.sampling_rate * slope
+    size = covariance.shape[1]
+    covariance[:, range(size), range(size)] += variance / model.sums.num_steps
+    return covariance
 
 
 def _add_estimate(
@@ -172,7 +211,10 @@ def _add_estimate(
 def conditional_phi_star(
     model: DenseModel, *, curvature: FloatArray, variance: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return mean (C, M) and precision (C, M, M) of phi_star given the trace, A and s^2: it is normal."""
+    """Return mean (C, M) and precision (C, M, M) of phi_star given the trace, A and s^2: it is normal.
+
+    That is under its own normal prior; `draw_optimum` of the module beside draws it under the predictive one.
+    """
     sums = model.sums
     slope = model.sampling_rate * curvature
     weighted = sums.num_steps * (slope / variance[:, None, :])  # B' diag(n / s^2), B symmetric

@@ -30,7 +30,12 @@ class DescribedTrace(Described, Protocol):
 
 
 def make_dense_model(
-    release: DescribedTrace, *, model: GradientModel, burn_in: float, prior: DensePrior | None = None
+    release: DescribedTrace,
+    *,
+    model: GradientModel,
+    burn_in: float,
+    prior: DensePrior | None = None,
+    is_predictive: bool = False,
 ) -> DenseModel:
     """Return the model of the coordinates that may interact, the first M of a release's D.
 
@@ -44,6 +49,9 @@ def make_dense_model(
         Share of the steps to drop, in [0, 1).
     prior : DensePrior, optional
         Of the curvature; `make_dense_prior`'s when omitted.
+    is_predictive : bool
+        Whether phi_star shall have the law that the model's own prior implies, `model` having that prior; it
+        has where the prior's part of the curvature is certain for every coordinate.
 
     Raises
     ------
@@ -56,16 +64,21 @@ def make_dense_model(
     if size > model.num_parameters:
         raise ArgumentError(f"prior has {size} coordinates, and the release only {model.num_parameters}.")
     tau_scale = model.tau_prior_scale
+    prior_sd = model.phi_star_prior_sd[:size]
+    is_predictive = is_predictive and bool((prior.precision > 0).all())
+    if is_predictive:
+        prior_sd = prior.precision**-0.5
     sums = make_dense_sums(release.phi, release.noisy_gradient, burn_in=burn_in, columns=np.arange(size))
     return DenseModel(
         sums=sums,
         sampling_rate=model.sampling_rate,
         noise_std=model.noise_std[:size],
         phi_star_prior_mean=model.phi_star_prior_mean[:size],
-        phi_star_prior_sd=model.phi_star_prior_sd[:size],
+        phi_star_prior_sd=prior_sd,
         tau_prior_scale=None if tau_scale is None else tau_scale[:size],
         prior=prior,
         coordinates=make_coordinates(prior, centre=_centre(sums, prior=prior, model=model)),
+        is_predictive=is_predictive,
     )
 
 
