@@ -36,7 +36,6 @@ html_theme_options = {
 myst_heading_anchors = 3
 nitpicky = True
 # tests/test_docs.py asks that every page is in the index, but for those that land before it knows them.
-suppress_warnings = ["toc.not_included"]
 
 autosummary_generate = True
 autodoc_typehints = "none"  # the docstrings say it in words
