@@ -178,6 +178,7 @@ PUBLIC = {
     "nadpvi.report.trace",
     "nadpvi.cli.report",
     "nadpvi.predictive",
+    "nadpvi.row_columns",
     "nadpvi.schema",
     "nadpvi.skeleton",
     "nadpvi.scores",

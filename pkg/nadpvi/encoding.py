@@ -14,6 +14,7 @@ from nadpvi.cells import Cells, read_levels, read_numbers
 from nadpvi.columns import Column, CountColumn, RealColumn, quoted
 from nadpvi.design import Design, make_design
 from nadpvi.errors import ArgumentError, DataError
+from nadpvi.row_columns import Counts
 from nadpvi.tables import TableLike, require_columns, to_table
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "EncodedOutcome",
     "OnProblem",
     "encode_features",
+    "encode_counts",
     "encode_outcome",
     "make_design",
 ]
@@ -111,6 +113,36 @@ def encode_outcome(design: Design, table: TableLike, *, on_problem: OnProblem = 
     if isinstance(column, RealColumn | CountColumn):
         values = column.clamp(values)
     return EncodedOutcome(np.where(is_good, values, 0.0), is_good)
+
+
+def encode_counts(counts: Counts, table: TableLike, *, on_problem: OnProblem = "refuse") -> NDArray[np.int64]:
+    """Return how many records each row of a frequency table stands for, shape (N,); 0 where it is left out.
+
+    Examples
+    --------
+    >>> encode_counts(Counts(column="n", upper=50), {"n": ["3", 0, 400]}).tolist()
+    [3, 0, 50]
+    """
+    _check_on_problem(on_problem)
+    frame = to_table(table)
+    require_columns(frame, (counts.column,), known=(counts.column,))
+    column = counts.as_column()
+    cells = read_numbers(frame[counts.column], column)
+    # A value that is moved to the bounds elsewhere: here it would be a number of records out of nothing.
+    is_wrong = ~cells.is_missing & (cells.is_invalid | (cells.values < 0) | ~np.isfinite(cells.values))
+    if on_problem == "refuse":
+        if column.missing == "refuse" and cells.is_missing.any():
+            raise DataError(
+                f"column {quoted(counts.column)} has missing counts; clean them or declare "
+                'missing = "drop" under [counts] in the schema'
+            )
+        if column.unknown == "refuse" and is_wrong.any():
+            raise DataError(
+                f"column {quoted(counts.column)} holds a count that is no whole number of at least 0; clean "
+                'it or declare unknown = "drop" under [counts] in the schema'
+            )
+    found = np.where(cells.is_missing | is_wrong, 0.0, column.clamp(cells.values))
+    return found.astype(np.int64)
 
 
 def _usable(column: Column) -> float:

@@ -29,6 +29,7 @@ NonPrivateMethod = Literal["auto", "exact", "laplace", "hmc"]
 
 _METHODS = ("auto", "exact", "laplace", "hmc")
 _WARMUP = 200
+_MOST_RECORDS = 50_000_000
 # As many chains as keep the records' predictors under each within so many numbers.
 _CHAIN_NUMBERS, _FEWEST_CHAINS, _MOST_CHAINS = 2**24, 4, 32
 
@@ -81,7 +82,7 @@ def non_private_posterior(
         raise ArgumentError(f"method='exact' needs a conjugate model (got {model.kind}); use 'hmc'.")
     chosen = ("exact" if has_exact else "laplace") if method == "auto" else method
     records = read_records(table, description, reading=Reading(), rng=np.random.default_rng(0))
-    batch = RecordBatch(x=records.x.astype(np.float64), y=records.y.astype(np.float64))
+    batch = _written_out(records)
     rng = np.random.default_rng(None if seed is None else check_seed("seed", seed))
     if chosen == "exact":
         theta = draw_exact_posterior(model, batch, design=description.design, num_draws=draws, rng=rng)[None]
@@ -100,6 +101,19 @@ def non_private_posterior(
         },
         guarantee=None,
         description=description,
+    )
+
+
+def _written_out(records: Records) -> RecordBatch:
+    """Return the records with each row as often as it counts."""
+    if records.num_records > _MOST_RECORDS:
+        raise ArgumentError(
+            f"the table must stand for at most {_MOST_RECORDS} records; take a sample of them."
+        )
+    repeats = 1 if records.counts is None else records.counts
+    return RecordBatch(
+        x=np.repeat(records.x, repeats, axis=0).astype(np.float64),
+        y=np.repeat(records.y, repeats).astype(np.float64),
     )
 
 

@@ -97,7 +97,9 @@ def choose(
     )
     if ledger is not None:
         ledger.check(guarantee)
-    records = make_records(table, description.design, person=schema.person, rng=streams.rows)
+    records = make_records(
+        table, description.design, person=schema.person, counts=schema.counts, rng=streams.rows
+    )
     entry = None if ledger is None else ledger.reserve(guarantee, label=label)
     winner, kept = _best_run(mechanisms, records, streams=streams, selection=selection, bound=bound)
     Booking(ledger, entry).settle(configs[0].num_steps, is_complete=True)

@@ -47,6 +47,7 @@ def read_records(
             table,
             design,
             person=person,
+            counts=description.schema.counts,
             rng=rng,
             collapse=reading.collapse,
             storage=reading.storage,

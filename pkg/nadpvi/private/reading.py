@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from nadpvi.encoding import Design, encode_features, encode_outcome
+from nadpvi.encoding import Design, encode_counts, encode_features, encode_outcome
 from nadpvi.errors import DataError
 from nadpvi.private.collapse import CountedRows, collapsed
 from nadpvi.private.persons import NO_ID, read_ids
-from nadpvi.schema import Person
+from nadpvi.row_columns import Counts, Person
 from nadpvi.tables import TableParts, require_columns
 
 __all__ = ["EncodedRows", "encode_table"]
@@ -43,15 +43,22 @@ class EncodedRows(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """The usable rows of a part of the table, and their ids (None without a person column)."""
+    """The usable rows of a part of the table, their ids and counts (None without such a column)."""
 
     x: NDArray[np.float64]
     y: NDArray[np.float64]
     ids: NDArray[np.object_] | None
+    counts: NDArray[np.int64] | None
 
 
 def encode_table(
-    parts: TableParts, design: Design, *, person: Person | None, collapse: bool, dtype: Any
+    parts: TableParts,
+    design: Design,
+    *,
+    person: Person | None,
+    counts: Counts | None = None,
+    collapse: bool,
+    dtype: Any,
 ) -> EncodedRows:
     """Return the rows that no policy drops, in order; see `nadpvi.private.records.make_records`.
 
@@ -65,61 +72,69 @@ def encode_table(
     DataError
         If a column is absent, or a cell is unusable and its policy is to refuse.
     """
-    _check_columns(parts.header, design, person)
+    special = person if person is not None else counts
+    _check_columns(parts.header, design, special)
     # With counts the table may be far longer than what is kept of it.
     num_rows = None if collapse else parts.num_rows
-    growing = _GrowingRows(num_features=design.num_features, dtype=dtype, num_rows=num_rows)
+    growing = _GrowingRows(
+        num_features=design.num_features, dtype=dtype, num_rows=num_rows, is_counted=counts is not None
+    )
     numbers: dict[str, int] = {}
     persons: list[NDArray[np.int64]] = []
-    for part in _encoded_parts(parts, design, person):
-        growing.add(part.x, part.y, collapse=collapse)
+    for part in _encoded_parts(parts, design, special):
+        growing.add(part, collapse=collapse)
         if part.ids is not None:
             # A dict compares texts as they are; pandas' factorize takes a lone surrogate and its escape for
             # one. Persons are numbered from 0 in order of first appearance.
             found = [numbers.setdefault(text, len(numbers)) for text in part.ids]
             persons.append(np.array(found, dtype=np.int64))
     rows = growing.finish(collapse=collapse)
-    counts = rows.counts if collapse and (rows.counts > 1).any() else None
-    return EncodedRows(rows.x, rows.y, counts, np.concatenate(persons) if persons else None)
+    is_counted = counts is not None or (collapse and bool((rows.counts > 1).any()))
+    numbers_of = np.concatenate(persons) if persons else None
+    return EncodedRows(rows.x, rows.y, rows.counts if is_counted else None, numbers_of)
 
 
-def _check_columns(header: pd.DataFrame, design: Design, person: Person | None) -> None:
+def _check_columns(header: pd.DataFrame, design: Design, special: Person | Counts | None) -> None:
     """Raise if a column that is needed is absent."""
-    if person is not None:
-        require_columns(header, (person.column,), known=(*design.schema.names, person.column))
+    if special is not None:
+        require_columns(header, (special.column,), known=(*design.schema.names, special.column))
     require_columns(header, design.predictors, known=design.predictors)
     require_columns(header, design.schema.names, known=design.schema.names)
 
 
-def _encoded_parts(parts: TableParts, design: Design, person: Person | None) -> Iterator[_Part]:
+def _encoded_parts(parts: TableParts, design: Design, special: Person | Counts | None) -> Iterator[_Part]:
     """Yield the usable rows of each part."""
-    columns = (*design.schema.names, *(() if person is None else (person.column,)))
+    columns = (*design.schema.names, *(() if special is None else (special.column,)))
     frames = parts.read(columns)
     for frame in frames:
         try:
-            yield _encode(frame, design, person)
+            yield _encode(frame, design, special)
         except DataError as error:
-            raise _first_error(parts, chain([frame], frames), design, person, found=error) from None
+            raise _first_error(parts, chain([frame], frames), design, special, found=error) from None
 
 
-def _encode(frame: pd.DataFrame, design: Design, person: Person | None) -> _Part:
+def _encode(frame: pd.DataFrame, design: Design, special: Person | Counts | None) -> _Part:
     """Return the usable rows of one part."""
     x, has_features = encode_features(design, frame)
     y, has_outcome = encode_outcome(design, frame)
     is_usable = has_features & has_outcome
-    ids = None
-    if person is not None:
-        ids = read_ids(frame[person.column], person)
+    ids = counts = None
+    if isinstance(special, Person):
+        ids = read_ids(frame[special.column], special)
         is_usable &= ids != NO_ID
         ids = ids[is_usable]
-    return _Part(x, y, ids) if is_usable.all() else _Part(x[is_usable], y[is_usable], ids)
+    elif special is not None:
+        counts = encode_counts(special, frame)
+        is_usable &= counts > 0
+        counts = counts[is_usable]
+    return _Part(x, y, ids, counts) if is_usable.all() else _Part(x[is_usable], y[is_usable], ids, counts)
 
 
 def _first_error(
     parts: TableParts,
     frames: Iterable[pd.DataFrame],
     design: Design,
-    person: Person | None,
+    special: Person | Counts | None,
     *,
     found: DataError,
 ) -> DataError:
@@ -127,7 +142,7 @@ def _first_error(
 
     A whole table is checked column by column, and its message depends on the column's worst cell.
     """
-    readers = _readers(design, person)
+    readers = _readers(design, special)
     first = len(readers)
     for frame in frames:
         first = next((i for i, (_, read) in enumerate(readers[:first]) if _fails(read, frame)), first)
@@ -149,7 +164,7 @@ def _fails(read: _Reader, frame: pd.DataFrame) -> bool:
     return False
 
 
-def _readers(design: Design, person: Person | None) -> list[tuple[str, _Reader]]:
+def _readers(design: Design, special: Person | Counts | None) -> list[tuple[str, _Reader]]:
     """Return for each column, in the order of checking, its name and what reads it alone."""
 
     def reader_of(name: str) -> _Reader:
@@ -162,26 +177,30 @@ def _readers(design: Design, person: Person | None) -> list[tuple[str, _Reader]]
         for name in design.schema.names
         if name not in design.predictors
     ]
-    if person is not None:
-        readers.append((person.column, lambda frame: read_ids(frame[person.column], person)))
+    if isinstance(special, Person):
+        readers.append((special.column, lambda frame: read_ids(frame[special.column], special)))
+    elif special is not None:
+        readers.append((special.column, lambda frame: encode_counts(special, frame)))
     return readers
 
 
 class _GrowingRows:
     """Rows that are added part by part and never copied as a whole, except where they collapse."""
 
-    def __init__(self, *, num_features: int, dtype: Any, num_rows: int | None) -> None:
+    def __init__(self, *, num_features: int, dtype: Any, num_rows: int | None, is_counted: bool) -> None:
         room = _FIRST_ROWS if num_rows is None else num_rows
         self._x = np.empty((room, num_features), dtype=dtype)
         self._y = np.empty(room)
         self._counts = np.empty(0, dtype=np.int64)
+        self._is_counted = is_counted
         self._size = 0
         self._most = _FIRST_ROWS
 
-    def add(self, x: NDArray[np.float64], y: NDArray[np.float64], *, collapse: bool) -> None:
+    def add(self, rows: _Part, *, collapse: bool) -> None:
         """Append rows, merged first if they are to collapse."""
+        counts = np.ones(len(rows.y), dtype=np.int64) if rows.counts is None else rows.counts
         # In the type of storage: what is equal there is merged.
-        part = CountedRows(x.astype(self._x.dtype, copy=False), y, np.ones(len(y), dtype=np.int64))
+        part = CountedRows(rows.x.astype(self._x.dtype, copy=False), rows.y, counts)
         if collapse:
             part = collapsed(part)
         start, self._size = self._size, self._size + len(part.y)
@@ -189,10 +208,10 @@ class _GrowingRows:
             self._make_room(int(_GROWTH * self._size))
         self._x[start : self._size] = part.x
         self._y[start : self._size] = part.y
-        if collapse:
+        if collapse or self._is_counted:
             self._counts = np.concatenate([self._counts, part.counts])
-            if self._size > self._most:
-                self._collapse()
+        if collapse and self._size > self._most:
+            self._collapse()
 
     def finish(self, *, collapse: bool) -> CountedRows:
         """Return the rows in arrays of their own, read-only; this object is used up."""

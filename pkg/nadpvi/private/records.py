@@ -17,7 +17,7 @@ from nadpvi.errors import ArgumentError, DataError, PrivacyError
 from nadpvi.privacy.sampling import CountedSampler
 from nadpvi.private.persons import keep_rows
 from nadpvi.private.reading import encode_table
-from nadpvi.schema import Person
+from nadpvi.row_columns import Counts, Person
 from nadpvi.tables import TableLike, in_parts
 
 __all__ = ["Records", "check_storage", "make_records"]
@@ -184,6 +184,7 @@ def make_records(
     design: Design,
     *,
     person: Person | None = None,
+    counts: Counts | None = None,
     rng: np.random.Generator | None = None,
     collapse: bool = False,
     storage: str = "float64",
@@ -215,6 +216,9 @@ def make_records(
       independently, with one probability, and its rows are summed.
     - The same table and the same state of `rng` give the same records, whether the table is a CSV file, a
       Parquet file or a DataFrame.
+    - With `counts` the records are those of the table in which each row is written out as often as it
+      counts: each of them is a unit. Adding or removing one changes one row's count by one or, if the count
+      is at its upper bound, nothing.
     - `collapse` changes how records are stored, not which there are: rows of equal bits are one row with
       their number, by which it enters sampling, clipping and summing as they would.
 
@@ -226,6 +230,8 @@ def make_records(
         Public.
     person : Person, optional
         Public. None: each row is its own unit, and protects itself only.
+    counts : Counts, optional
+        Public. Names the column that says how many records a row stands for; not together with `person`.
     rng : numpy.random.Generator, optional
         Draws the rows that are kept; needed with `person`, and unused without. Secret, and cryptographic
         for a real release.
@@ -246,9 +252,18 @@ def make_records(
     check_storage(storage)
     if person is not None:
         _check_person(person, design, rng)
+        if counts is not None:
+            raise ArgumentError("records have a person or counts, not both: a person's rows come one by one.")
         if collapse:
             raise ArgumentError("collapse is for records that are units; leave it out with a person column.")
-    rows = encode_table(in_parts(table), design, person=person, collapse=collapse, dtype=_STORAGE[storage])
+    rows = encode_table(
+        in_parts(table),
+        design,
+        person=person,
+        counts=counts,
+        collapse=collapse,
+        dtype=_STORAGE[storage],
+    )
     if person is None or rng is None or rows.persons is None:
         return Records(x=rows.x, y=rows.y, counts=rows.counts)
     kept, unit_starts = keep_rows(rows.persons, max_rows=person.max_rows, rng=rng)

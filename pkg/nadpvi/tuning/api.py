@@ -184,6 +184,8 @@ def _check(model: Any, *, privacy: object, schema: object, num_records: object) 
             "model must be a conjugate model without predictors, such as BernoulliBeta: tune simulates "
             f"thousands of its tables at once (got {type(model).__name__})."
         )
+    if schema.counts is not None:
+        raise ArgumentError("tune makes up tables of single records; leave the column of counts out.")
     if schema.person is not None:
         raise ArgumentError(f"tune is for {ONE_RECORD} as the unit of privacy; leave the person column out.")
     return check_count("num_records", num_records)

@@ -108,8 +108,11 @@ def release_statistics(
     family = make_statistics_family(
         model, schema, neighbouring_relation=privacy.neighbouring_relation, beyond=beyond, moments=moments
     )
-    if schema.person is not None:
-        raise ArgumentError("noisy statistics protect single records; the schema must have no person column.")
+    if schema.person is not None or schema.counts is not None:
+        raise ArgumentError(
+            "noisy statistics are of rows that are single records; the schema must have neither a person "
+            "column nor counts."
+        )
     mechanism = make_statistics_mechanism(family, privacy=privacy, noise=noise)
     if (num_records is None) == family.has_public_count:
         raise ArgumentError(f'num_records must be given with "{REPLACE_ONE}", and only then.')

@@ -161,8 +161,8 @@ def check_simulated(model: object, *, schema: Schema, config: DPVIConfig) -> Mod
             f"{type(model).__name__}); simulate others one by one with release(..., insecure_seed=)."
         )
     description = ModelDescription(model=model, schema=schema, guide=config.guide)
-    if description.design.predictors or schema.person is not None:
-        raise ArgumentError("model and schema must have no predictors and no person column.")
+    if description.design.predictors or schema.person is not None or schema.counts is not None:
+        raise ArgumentError("model and schema must have no predictors, no person column and no counts.")
     return description
 
 
