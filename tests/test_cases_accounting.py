@@ -66,11 +66,22 @@ class TestC1SearchThatNeverEnds:
         {"epsilon": 0.5, "delta": 0.3, "num_steps": 50, "sampling_rate": 0.9},
     )
     REFUSED = (
-        {"epsilon": 1e-300, "delta": 1e-5, "num_steps": 1000, "sampling_rate": 0.5},
+        {"epsilon": 1e-6, "delta": 1e-5, "num_steps": 1000, "sampling_rate": 0.5},
         {"epsilon": 1e300, "delta": 1e-5, "num_steps": 1000, "sampling_rate": 0.5},
         {"epsilon": 1e300, "delta": 1e-5, "num_steps": 1, "sampling_rate": 1},
         {"epsilon": 1.0, "delta": 1e-300, "num_steps": 1000, "sampling_rate": 0.5},
     )
+
+    def test_an_epsilon_of_nearly_zero_is_kept_or_refused(self):
+        """At delta 1e-5 a noise multiplier of 630,800 has epsilon 0: rounding says whether it is found."""
+        budget = {"delta": 1e-5, "num_steps": 1000, "sampling_rate": 0.5}
+        try:
+            sigma = na.noise_multiplier(epsilon=1e-300, **budget)
+        except na.ArgumentError as error:
+            assert re.search("epsilon must be at least", str(error))  # noqa: PT017
+        else:
+            assert na.epsilon_spent(noise_multiplier=sigma, **budget) == 0.0
+            assert sigma > 0.5 * math.sqrt(1000) / (math.sqrt(2 * math.pi) * 1e-5)
 
     def test_finite_noise_whose_own_accounting_keeps_the_budget_or_the_range(self):
         *answers, peak = run_limited(SEARCHES, json.dumps(self.CASES + self.REFUSED))
@@ -90,7 +101,7 @@ class TestC1SearchThatNeverEnds:
                 MODEL,
                 tmp_path / "never-opened.csv",
                 schema=SCHEMA,
-                privacy=na.PrivacyBudget(epsilon=1e-300, delta=1e-5),
+                privacy=na.PrivacyBudget(epsilon=1e-6, delta=1e-5),
                 config=na.DPVIConfig(num_steps=1000, sampling_rate=0.5),
             )
 

@@ -19,6 +19,8 @@ KEPT = Path(__file__).parent / "data" / "experiments"
 # Chains of these amplify the last bit of a product, which depends on the processor; the others do not.
 CHAOTIC = {"nuts", "dense", "statistics_laplace", "statistics_gaussian"}
 EXACT = {"rtol": 1e-5, "atol": 1e-7}
+# Divided by a difference of two variances, one of them at a mode that a search found.
+LESS_EXACT = {"z_dp": {"rtol": 1e-3, "atol": 1e-7}}
 # Of a median or mean over the few tables and draws of a small version.
 LOOSE = {"median_sd": 0.25, "crps": 0.25, "brier": 0.05}
 LOOSE_BY = {"coverage_90": 0.2, "z_mean": 0.4}
@@ -42,7 +44,7 @@ def test_a_small_version_gives_the_committed_numbers(name, tmp_path):
             label = f"{name}: {column} of {row['method']} at {row['settings']}"
             if row["method"] not in CHAOTIC:
                 found, wanted = (np.nan if v is None else v for v in (row[column], value))
-                np.testing.assert_allclose(found, wanted, err_msg=label, **EXACT)
+                np.testing.assert_allclose(found, wanted, err_msg=label, **LESS_EXACT.get(column, EXACT))
             elif column in LOOSE:
                 assert row[column] == pytest.approx(value, rel=LOOSE[column]), label
             elif column in LOOSE_BY:

@@ -90,7 +90,7 @@ def html_table(caption: str, *, header: Sequence[str], rows: Iterable[Sequence[s
     Examples
     --------
     >>> html_table("Ages", header=["who", "age"], rows=[["<b>", "3"]])[:53]
-    '<table><caption>Ages</caption><thead><tr><th scope="co'
+    '<table><caption>Ages</caption><thead><tr><th scope="c'
     """
     head = "".join(f'<th scope="col">{escape(text)}</th>' for text in header)
     body = "".join(
