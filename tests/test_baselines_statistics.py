@@ -250,10 +250,13 @@ def test_the_public_number_of_records_must_be_right():
         release_statistics(MODELS["coin"], table(20), schema=SCHEMA, privacy=budget, num_records=19)
 
 
-def test_a_person_column_is_refused():
-    schema = na.Schema.from_dict({"columns": COLUMNS, "person": {"column": "id", "max_rows": 2}})
+@pytest.mark.parametrize(
+    "special", [{"person": {"column": "id", "max_rows": 2}}, {"counts": {"column": "number"}}]
+)
+def test_a_person_column_and_counts_are_refused(special):
+    schema = na.Schema.from_dict({"columns": COLUMNS, **special})
     budget = na.PrivacyBudget(epsilon=1.0, delta=1e-5)
-    with pytest.raises(ArgumentError, match="no person column"):
+    with pytest.raises(ArgumentError, match="no person column and no counts"):
         release_statistics(MODELS["coin"], table(20), schema=schema, privacy=budget)
 
 

@@ -110,8 +110,8 @@ def release_statistics(
     )
     if schema.person is not None or schema.counts is not None:
         raise ArgumentError(
-            "noisy statistics are of rows that are single records; the schema must have neither a person "
-            "column nor counts."
+            "noisy statistics are of rows that are single records; the schema must have no person column and "
+            "no counts."
         )
     mechanism = make_statistics_mechanism(family, privacy=privacy, noise=noise)
     if (num_records is None) == family.has_public_count:
