@@ -467,3 +467,49 @@ def test_a_formula_is_planned_like_any_model():
         num_records=5_000,
     )
     assert "age:sex[Male]" in made.report()
+
+
+def numbers_between(low, high):
+    columns = {
+        "y": {"kind": "binary", "levels": ["n", "y"]},
+        "x": {"kind": "real", "lower": low, "upper": high},
+    }
+    return na.Schema.from_dict({"columns": columns})
+
+
+@pytest.mark.parametrize(
+    ("formula", "low", "high", "rule"),
+    [
+        ("y ~ scaled(x, 0, 1e100)", 0, 1, "grows too large"),
+        ("y ~ scaled(x, 0, 1e90):I(scaled(x, 0, 1e9)**2)", 0, 1, "grows too large"),
+        ("y ~ log(x)", 1e15, 1e15 + 1, "one value at both bounds"),
+        ("y ~ bs(x, knots=[1e-300])", 0, 1, "knots must ascend"),
+        ("y ~ x**1000000000", 0, 1, "exponent"),
+        ("y ~ x^100", 0, 1, "exponent"),
+    ],
+)
+def test_constants_that_floats_cannot_tell_are_refused_when_the_design_is_made(formula, low, high, rule):
+    """Not after the last step, when the released curvature asks for its bound."""
+    with pytest.raises(NadpviError, match=rule) as caught:
+        make_design(numbers_between(low, high), outcome="y", formula=formula)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("factor", "rule"),
+    [
+        ({"kind": "spline", "column": "x", "knots": [0.6, 0.3]}, "knots must ascend"),
+        ({"kind": "curve", "column": "x", "function": "log"}, "lower bound"),
+        ({"kind": "curve", "column": "x", "powers": [10**9]}, "powers"),
+        ({"kind": "curve", "column": "x", "powers": [1.5]}, "powers"),
+        ({"kind": "spline", "column": "x", "knots": ["a"]}, "settings"),
+        ({"kind": "spline", "column": "x", "knots": [0.5], "more": 1}, "settings"),
+        ({"kind": "other", "column": "x"}, "kind"),
+        ({"column": "x"}, "kind"),
+        ("x", "a term is a list"),
+    ],
+)
+def test_a_design_from_a_file_is_checked_like_one_from_a_formula(factor, rule):
+    content = make_design(numbers_between(0, 1), outcome="y", formula="y ~ bs(x, knots=[0.5])").to_dict()
+    with pytest.raises(NadpviError, match=rule):
+        Design.from_dict({**content, "terms": [[factor]]})

@@ -89,6 +89,8 @@ class Design:
             raise SchemaError("a model needs an outcome or a predictor; it has neither")
         used = tuple(self.schema[name] for name in (*predictors, *outcomes))
         object.__setattr__(self, "schema", Schema(columns=used))
+        for factor in (factor for term in self.terms or () for factor in term.factors):
+            factor.check(self.schema[factor.column])
         if self.outcome is None:
             object.__setattr__(self, "outcome_kind", None)
         else:
@@ -99,8 +101,16 @@ class Design:
                 raise SchemaError(
                     f"two coefficients would be called {quoted(label)}; rename a column{remedy}"
                 )
-        if not all(math.isfinite(end) for ends in self.feature_bounds for end in ends):
+        if not self._is_bounded():
             raise SchemaError("a product of columns grows too large; choose a smaller feature_range")
+
+    def _is_bounded(self) -> bool:
+        """Return whether features, and the products of two that a curvature is made of, are finite."""
+        try:
+            ends = (end for pair in self.feature_bounds for end in pair)
+            return all(map(math.isfinite, (self.outer_product_bound, *ends)))
+        except OverflowError:
+            return False
 
     @property
     def all_terms(self) -> tuple[Term, ...]:

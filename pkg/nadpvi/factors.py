@@ -22,6 +22,7 @@ from nadpvi.errors import ArgumentError
 __all__ = [
     "ColumnFactor",
     "CurveFactor",
+    "MOST_POWER",
     "NUMBER_FUNCTIONS",
     "SplineFactor",
     "column_labels",
@@ -37,6 +38,8 @@ NUMBER_FUNCTIONS: dict[str, tuple[Callable[[FloatArray], FloatArray], float, boo
     "sqrt": (np.sqrt, 0.0, True),
 }
 _MOST_KNOTS, _MOST_DEGREE = 100, 5
+MOST_POWER = 10
+_LEAST_GAP = 1e-9  # between knots, as a part of the range: what is closer drowns in rounding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,8 +121,8 @@ class CurveFactor:
         object.__setattr__(self, "powers", tuple(self.powers))
         if self.function is not None and self.function not in NUMBER_FUNCTIONS:
             raise ArgumentError(f"a curve's function must be one of {listed(NUMBER_FUNCTIONS)}")
-        if not self.powers or any(power < 1 for power in self.powers):
-            raise ArgumentError("powers must be whole numbers of at least 1")
+        if not self.powers or any(power not in range(1, MOST_POWER + 1) for power in self.powers):
+            raise ArgumentError(f"powers must be whole numbers from 1 to {MOST_POWER}")
 
     @property
     def name(self) -> str:
@@ -140,6 +143,14 @@ class CurveFactor:
                     f"{self.function}({self.column}) needs a lower bound "
                     f"{'of at least' if is_allowed else 'above'} {least:g} in the schema (it is "
                     f"{number.lower:g}); raise it or use another function"
+                )
+            low, high = NUMBER_FUNCTIONS[self.function][0](
+                np.array([number.lower, number.upper], dtype=float)
+            )
+            if not 0.0 < high - low < np.inf:
+                raise ArgumentError(
+                    f"{self.function}({self.column}) has one value at both bounds of the schema; choose "
+                    "bounds that are farther apart"
                 )
         if not all(np.isfinite(end) for pair in self.bounds(column) for end in pair):
             raise ArgumentError(f"{self.name} grows too large between the column's bounds; scale it")
@@ -226,7 +237,8 @@ class SplineFactor:
         """Raise unless the knots ascend between the column's bounds."""
         number = _number(column, self.name)
         ends = (number.lower, *self.knots, number.upper)
-        if not all(first < second for first, second in pairwise(ends)):
+        gap = _LEAST_GAP * (number.upper - number.lower)
+        if not all(second - first > gap for first, second in pairwise(ends)):
             raise ArgumentError(
                 f"{self.name}: knots must ascend, strictly between the column's bounds "
                 f"{number.lower:g} and {number.upper:g}"

@@ -21,6 +21,7 @@ __all__ = ["ParsedFormula", "formula_outcome", "parse_formula"]
 
 _MOST_CHARACTERS = 50_000
 _MOST_TERMS = 10_000
+_MOST_EXPONENT = 99
 # A name in backticks, a text in quotes, a word with R's dots, or any other character.
 _PIECE = re.compile(r"`([^`]*)`|([\w.]+)|(.)", re.DOTALL)
 _NUMBER = re.compile(r"[0-9.]+(?:e[0-9]+)?", re.ASCII | re.IGNORECASE)
@@ -194,6 +195,9 @@ def _size(node: Any, operands: list[int]) -> int:
     symbol = getattr(getattr(node, "operator", None), "symbol", None)
     if symbol in ("**", "^"):
         exponent = str(getattr(node.args[1], "token", ""))
+        # A parser makes a list of so many operands, however few terms come of it.
+        if exponent.isdecimal() and int(exponent[:4]) > _MOST_EXPONENT:
+            raise formula_error(f"an exponent of terms is at most {_MOST_EXPONENT}; powers are I(age**2)")
         size = operands[0] ** min(int(exponent), 40) if exponent.isdecimal() else 1
     elif symbol in ("*", "/", "in", ":"):
         size = (operands[0] + 1) * (operands[1] + 1)

@@ -10,13 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 from nadpvi.columns import listed, quoted
 from nadpvi.errors import ArgumentError
-from nadpvi.factors import NUMBER_FUNCTIONS, ColumnFactor, CurveFactor, SplineFactor
+from nadpvi.factors import MOST_POWER, NUMBER_FUNCTIONS, ColumnFactor, CurveFactor, SplineFactor
 from nadpvi.schema import Schema
 from nadpvi.terms import AnyFactor
 
 __all__ = ["factor_from_call", "formula_error"]
 
-_MOST_POWER = 10
 # What a formula elsewhere may call, and why it cannot be called here.
 _LEARNS = (
     "looks at other rows, which would give them away outside of the guarantee; use the column itself, which "
@@ -115,7 +114,7 @@ class _Call:
                 "may hold a whole power alone, such as I(age**2); products are written age:size"
             )
         base = self._curve(inner.left)
-        power = self._whole(inner.right, least=2, most=_MOST_POWER, what="the power")
+        power = self._whole(inner.right, least=2, most=MOST_POWER, what="the power")
         return CurveFactor(column=base.column, function=base.function, span=base.span, powers=(power,))
 
     def _poly(self, tree: ast.Call) -> CurveFactor:
@@ -127,7 +126,7 @@ class _Call:
         if (len(given) == 2) == ("degree" in options):
             raise self._error("needs a degree, once: poly(age, 2, raw=True)")
         degree_given = given[1] if len(given) == 2 else options["degree"]
-        degree = self._whole(degree_given, least=1, most=_MOST_POWER, what="the degree")
+        degree = self._whole(degree_given, least=1, most=MOST_POWER, what="the degree")
         base = self._curve(given[0])
         return CurveFactor(
             column=base.column,

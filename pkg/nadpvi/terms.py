@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nadpvi.columns import Column
+from nadpvi.columns import Column, listed
 from nadpvi.errors import ArgumentError
 from nadpvi.factors import ColumnFactor, CurveFactor, SplineFactor
 
@@ -95,13 +95,30 @@ class Term:
 
 
 def term_from_list(content: list[dict[str, Any]]) -> Term:
-    """Return the term that `Term.to_list` described."""
-    return Term(
-        factors=tuple(
-            _FACTORS[entry["kind"]](**{key: value for key, value in entry.items() if key != "kind"})
-            for entry in content
-        )
-    )
+    """Return the term that `Term.to_list` described.
+
+    Raises
+    ------
+    ArgumentError
+        If it described none.
+    """
+    if not isinstance(content, list) or not all(isinstance(entry, Mapping) for entry in content):
+        raise ArgumentError("a term is a list of factors, each with its settings")
+    return Term(factors=tuple(_factor_from_dict(entry) for entry in content))
+
+
+def _factor_from_dict(entry: Mapping[str, Any]) -> AnyFactor:
+    """Return one factor, or raise unless its kind and its settings are known."""
+    kind = entry.get("kind")
+    if not isinstance(kind, str) or kind not in _FACTORS:
+        raise ArgumentError(f"a factor's kind must be one of {listed(_FACTORS)} (got {kind!r})")
+    settings = {key: value for key, value in entry.items() if key != "kind"}
+    try:
+        return _FACTORS[kind](**settings)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, ArgumentError):
+            raise
+        raise ArgumentError(f"a factor of kind {kind!r} has settings that it does not know") from None
 
 
 def _interval_product(first: tuple[float, float], second: tuple[float, float]) -> tuple[float, float]:
