@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import nadpvi as na
 from nadpvi.cli.app import app
-from nadpvi.curvature_share import curvature_sensitivity, curvature_size, curvature_weight_cap
+from nadpvi.curvature_share import curvature_bounds, curvature_size
 from nadpvi.design import make_design
 from nadpvi.encoding import encode_features, encode_outcome
 from nadpvi.errors import ArgumentError, PrivacyError
@@ -143,7 +143,7 @@ def by_brute_force(made, x):
         return x.T @ x * math.exp(-mu[-1] + 0.5 * sd[-1] ** 2)
     blocks = (size - model.num_extras) // x.shape[1]
     extras = mu[blocks * x.shape[1] :], np.zeros(model.num_extras)
-    cap = curvature_weight_cap(made.description, made.phi)
+    cap = curvature_bounds(made.description, made.phi).weight_cap
     total = np.zeros((blocks * x.shape[1],) * 2)
     for row in x:
         places = [mu[k * len(row) : (k + 1) * len(row)] @ row for k in range(blocks)]
@@ -184,7 +184,7 @@ def test_it_is_the_expected_hessian_of_the_records_at_the_mean_iterate(model):
     found = exact_curvature(made, records)
     # Truncation moves an entry by at most a grid unit for each record. Of several levels the average is over
     # 64 points.
-    grid = len(records.y) / GRID_UNITS * curvature_sensitivity(made.description, made.phi)
+    grid = len(records.y) / GRID_UNITS * curvature_bounds(made.description, made.phi).sensitivity
     off = 2e-3 * np.abs(wanted).max() if model is LEVELS else grid
     np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=off)
     np.testing.assert_array_equal(found, found.T)
@@ -205,7 +205,7 @@ def test_a_record_moves_the_sum_by_at_most_its_sensitivity_and_no_other_s_entrie
     without = Records(x=records.x[kept], y=records.y[kept])
     alone = Records(x=records.x[~kept], y=records.y[~kept])
     whole, rest, own = (exact_curvature(made, part) for part in (records, without, alone))
-    sensitivity = curvature_sensitivity(made.description, made.phi)
+    sensitivity = curvature_bounds(made.description, made.phi).sensitivity
     upper = np.triu_indices(len(whole))
     units = [np.rint(matrix[upper] / sensitivity * GRID_UNITS) for matrix in (whole, rest, own)]
     np.testing.assert_array_equal(units[0] - units[1], units[2])
@@ -492,7 +492,7 @@ def test_of_counts_the_largest_weights_are_cut_at_a_number_that_no_record_sets()
     mean = np.array([0.1, 0.8, 0.3, 0.2, -0.4, 0.0])
     phi = np.tile(np.concatenate([mean, np.full(6, -30.0)]), (60, 1))  # a guide without spread
     here = SimpleNamespace(description=made.description, phi=phi, config=made.config)
-    cap = curvature_weight_cap(made.description, phi)
+    cap = curvature_bounds(made.description, phi).weight_cap
     # Rates of made-up records are exp of a uniform number and of levels at random: the largest hundredth.
     rng = np.random.default_rng(0)
     eta = 0.1 + 0.8 * rng.uniform(-2, 2, 10**6) + 0.3 * rng.integers(2, size=10**6)

@@ -4,6 +4,7 @@ Nothing here sees a record; `nadpvi.private.curvature` makes the release.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +22,11 @@ from nadpvi.privacy.budget import NonPrivate, PrivacyBudget
 from nadpvi.privacy.selection import Selection
 
 __all__ = [
+    "CurvatureBounds",
     "check_curvature_share",
+    "curvature_bounds",
     "curvature_moments",
-    "curvature_sensitivity",
     "curvature_size",
-    "curvature_weight_cap",
     "num_coefficients",
     "predictor_moments",
     "weight_norms",
@@ -88,17 +89,39 @@ def curvature_moments(description: ModelDescription, phi: Array) -> tuple[Array,
     return description.guide.split(phi_bar)[0], description.guide.standard_deviation(phi_bar)
 
 
-def curvature_weight_cap(description: ModelDescription, phi: Array) -> float:
-    """Return the norm that the weights of a record are held to, from public knowledge alone.
+class CurvatureBounds(NamedTuple):
+    """What one record may add, from public knowledge alone.
 
-    It is the model's own bound where there is one. Of counts, whose weights have none, it is what all but one
-    in a hundred made-up records stay below at the mean iterate; the weights of the others are made smaller.
+    Attributes
+    ----------
+    weight_cap : float
+        The norm that the weights of a record are held to. It is the model's own bound where there is one. Of
+        counts, whose weights have none, it is what all but one in a hundred made-up records stay below at the
+        mean iterate; the weights of the others are made smaller.
+    sensitivity : float
+        The most that a record adds to the matrix's upper triangle, as a norm. With weights W of Frobenius
+        norm c and features x it is at most c sqrt((|x|^4 + sum x_j^4) / 2), since the diagonal of W is no
+        longer than W.
+    """
+
+    weight_cap: float
+    sensitivity: float
+
+
+def curvature_bounds(description: ModelDescription, phi: Array) -> CurvatureBounds:
+    """Return how long a record's weights, and what it adds to the curvature, may be.
 
     Parameters
     ----------
     description, phi
         As for `curvature_moments`.
     """
+    cap = _weight_cap(description, phi)
+    return CurvatureBounds(weight_cap=cap, sensitivity=cap * description.design.outer_product_bound)
+
+
+def _weight_cap(description: ModelDescription, phi: Array) -> float:
+    """Return the norm that the weights of a record are held to."""
     model, design = description.model, description.design
     if not isinstance(model, CurvatureModel):
         raise ArgumentError(f"{type(model).__name__} releases no curvature.")
@@ -111,20 +134,6 @@ def curvature_weight_cap(description: ModelDescription, phi: Array) -> float:
     mean, sd, extras = predictor_moments(description, moments, x=x)
     norms = weight_norms(model.curvature_weights(mean, sd, extras=extras))
     return max(float(np.quantile(norms, _UNCAPPED)), np.finfo(np.float64).tiny)
-
-
-def curvature_sensitivity(description: ModelDescription, phi: Array) -> float:
-    """Return how much one record may add to the curvature's upper triangle, as a norm, from public bounds.
-
-    With weights W of Frobenius norm c and features x it is at most c sqrt((|x|^4 + sum x_j^4) / 2), since the
-    diagonal of W is no longer than W.
-
-    Parameters
-    ----------
-    description, phi
-        As for `curvature_moments`.
-    """
-    return curvature_weight_cap(description, phi) * description.design.outer_product_bound
 
 
 def num_coefficients(description: ModelDescription) -> int:

@@ -5,7 +5,7 @@ import numpy as np
 from nadpvi.config import DPVIConfig
 from nadpvi.containers.release_checks import check_settings, check_values
 from nadpvi.containers.release_parts import ReleaseParts
-from nadpvi.curvature_share import curvature_sensitivity, num_coefficients
+from nadpvi.curvature_share import curvature_bounds, num_coefficients
 from nadpvi.description import ModelDescription
 from nadpvi.errors import ArgumentError
 from nadpvi.gradient_model.sums import window_start
@@ -69,7 +69,7 @@ def _check_curvature(release: ReleaseParts) -> None:
         raise ArgumentError(
             "guarantee must be of all steps of a run with a curvature_share: the curvature follows the last."
         )
-    wanted = sigma * curvature_sensitivity(description, release.phi)
+    wanted = sigma * curvature_bounds(description, release.phi).sensitivity
     if not np.allclose(std, wanted, rtol=1e-6, atol=0.0):
         raise ArgumentError(
             f"curvature_std must be the {wanted:.6g} that its guarantee says (got {std.min():.6g} to "

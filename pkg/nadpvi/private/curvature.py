@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from nadpvi.containers.release import Release
 from nadpvi.curvature_share import (
+    CurvatureBounds,
+    curvature_bounds,
     curvature_moments,
-    curvature_sensitivity,
-    curvature_weight_cap,
     num_coefficients,
     predictor_moments,
     weight_norms,
@@ -70,10 +70,9 @@ def release_curvature(
     assert mechanism.curvature_noise_multiplier is not None
     check_exact_sums(num_records=records.num_records, grid_units=noise.grid_units)
     size = num_coefficients(description)
-    cap = curvature_weight_cap(description, made.phi)
-    sensitivity = curvature_sensitivity(description, made.phi)
+    bounds = curvature_bounds(description, made.phi)
     moments = curvature_moments(description, made.phi)
-    blocks = _scaled_products(records, description, moments=moments, cap=cap, sensitivity=sensitivity)
+    blocks = _scaled_products(records, description, moments=moments, bounds=bounds)
     if noise.grid_units is None:
         noisy = noise.draw() + sum((rows * counts[:, None]).sum(axis=0) for rows, counts in blocks)
     else:
@@ -82,9 +81,9 @@ def release_curvature(
             total += (on_grid(rows, grid_units=noise.grid_units) * counts[:, None]).sum(axis=0)
         noisy = (total + noise.draw().astype(np.int64)) / noise.grid_units
     matrix = np.zeros((size, size))
-    matrix[np.triu_indices(size)] = noisy * sensitivity
+    matrix[np.triu_indices(size)] = noisy * bounds.sensitivity
     matrix = matrix + np.triu(matrix, 1).T
-    return matrix, np.full((size, size), mechanism.curvature_noise_multiplier * sensitivity)
+    return matrix, np.full((size, size), mechanism.curvature_noise_multiplier * bounds.sensitivity)
 
 
 def _scaled_products(
@@ -92,19 +91,19 @@ def _scaled_products(
     description: ModelDescription,
     *,
     moments: tuple[Array, Array],
-    cap: float,
-    sensitivity: float,
+    bounds: CurvatureBounds,
 ) -> Iterator[tuple[Array, NDArray[np.int64]]]:
-    """Yield blocks of rows: upper triangles of W (x) x x' over `sensitivity`, (B, E), and their counts, (B,).
+    """Yield blocks of rows: upper triangles of W (x) x x' over the sensitivity, (B, E), and counts, (B,).
 
-    Weights of a norm above `cap` are shortened to it. Every operation is elementwise. A product of BLAS would
-    round a row by its place in a block, which other records decide; on the grid that is a whole unit.
+    Weights of a norm above the cap are shortened to it. Every operation is elementwise. A product of BLAS
+    would round a row by its place in a block, which other records decide; on the grid that is a whole unit.
     """
     model, num_features = description.model, description.design.num_features
     assert isinstance(model, CurvatureModel)
     first, second = np.triu_indices(num_coefficients(description))
     (block, feature), (other_block, other) = (divmod(index, num_features) for index in (first, second))
     low, high = (np.array(ends) for ends in description.design.feature_bounds)
+    cap, sensitivity = bounds
     step = max(1, _BLOCK_VALUES // len(first))
     for start in range(0, len(records.y), step):
         # Stored as float32 a feature may lie beyond its bound by what rounding adds.
