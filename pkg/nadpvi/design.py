@@ -20,7 +20,7 @@ from nadpvi.errors import ArgumentError, SchemaError
 from nadpvi.factors import ColumnFactor
 from nadpvi.formula import parse_formula
 from nadpvi.schema import Schema
-from nadpvi.terms import Term, term_from_list
+from nadpvi.terms import Term, outer_product_norm, term_from_list
 
 __all__ = ["Design", "make_design"]
 
@@ -149,10 +149,9 @@ class Design:
     def outer_product_bound(self) -> float:
         """A bound on the norm of any row's outer product with itself: its upper triangle and diagonal.
 
-        Its square is (|x|^4 + sum x_j^4) / 2, and rows are largest where every number is at the end that is
-        farther from 0.
+        Rows are largest where every number is at the end that is farther from 0.
         """
-        return math.sqrt(0.5 * (self.feature_norm_bound**4 + self._largest_power_sum(4)))
+        return outer_product_norm(self._largest_power_sum(2), self._largest_power_sum(4))
 
     def _largest_power_sum(self, power: int) -> float:
         """Return a bound on the sum of |x_j|^power of any row."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from itertools import product
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from nadpvi.columns import Column, listed
 from nadpvi.errors import ArgumentError
 from nadpvi.factors import ColumnFactor, CurveFactor, SplineFactor
 
-__all__ = ["AnyFactor", "Term", "term_from_list"]
+__all__ = ["AnyFactor", "Term", "outer_product_norm", "term_from_list"]
 
 FloatArray = NDArray[np.float64]
 
@@ -20,6 +20,7 @@ _FACTORS: dict[str, type[ColumnFactor] | type[CurveFactor] | type[SplineFactor]]
     cls.kind: cls for cls in (ColumnFactor, CurveFactor, SplineFactor)
 }
 AnyFactor = ColumnFactor | CurveFactor | SplineFactor
+Number = TypeVar("Number", float, FloatArray)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +93,18 @@ class Term:
             | {field.name: _plain(getattr(factor, field.name)) for field in fields(factor)}
             for factor in self.factors
         ]
+
+
+def outer_product_norm(square_sum: Number, fourth_sum: Number) -> Number:
+    """Return the norm of a row's outer product with itself, its upper triangle and diagonal.
+
+    Parameters
+    ----------
+    square_sum, fourth_sum : float or ndarray
+        Sums of x_j^2 and of x_j^4 over the row; or of bounds on them.
+    """
+    norm: Number = (0.5 * (square_sum**2 + fourth_sum)) ** 0.5
+    return norm
 
 
 def term_from_list(content: list[dict[str, Any]]) -> Term:

@@ -9,12 +9,8 @@ the curvature unknown and the window unrelaxed; a large one scatters the iterate
 longer quadratic. So R^2 is what fixes every location's step size, smaller where the scatter would exceed the
 prior's sd; and the number of steps is the smallest at which the fastest direction is still steady.
 
-Clipping to C moves a location's optimum by about N E[g - clip(g)] / h, and the noise grows with C. The clip
-norm is the least with which that shift is a twentieth of the posterior's sd, root mean square over parameters
-and over tables that the prior expects, and no curvature loses more than a twentieth; never more than the
-model's own bound allows. (With a tenth, and over 95 % of the tables, the others inflated z on Beta-
-Bernoulli.) Of the scales' preconditioner beta_u, which takes a part of the norm and divides the scales'
-noise, the value is chosen with which the expected sds, the guide's error included, are smallest.
+Clip norm and preconditioner are chosen in `nadpvi.planning.clipping`, the curvature's share of the budget in
+`nadpvi.planning.share`.
 """
 
 import math
@@ -27,21 +23,22 @@ from scipy import linalg
 from nadpvi.bijectors import inverse_softplus
 from nadpvi.checks import check_count
 from nadpvi.config import DPVIConfig
-from nadpvi.curvature_share import num_coefficients
 from nadpvi.description import ModelDescription
 from nadpvi.errors import ArgumentError, ModelError
-from nadpvi.gradient_model.dense.known import MAX_SIZE
 from nadpvi.gradient_model.sums import DEFAULT_BURN_IN
 from nadpvi.guides import Guide, MeanField
-from nadpvi.made_up import Covariates, check_covariates, made_up_records
-from nadpvi.models.base import CurvatureModel, Model, SimulatingModel
+from nadpvi.made_up import Covariates, check_covariates
+from nadpvi.models.base import Model, SimulatingModel
+from nadpvi.planning.clipping import choose_clipping
 from nadpvi.planning.predictive import Predictive, predict_gradients
+from nadpvi.planning.rounding import rounded
+from nadpvi.planning.share import choose_curvature_share
 from nadpvi.privacy.budget import NonPrivate, PrivacyBudget
 from nadpvi.privacy.calibration import calibrated_noise_multiplier
 from nadpvi.privacy.randomness import check_seed
 from nadpvi.schema import Schema
 
-__all__ = ["rounded", "suggest_config"]
+__all__ = ["suggest_config"]
 
 Array = NDArray[np.float64]
 
@@ -53,13 +50,6 @@ _FEWEST_STEPS, _MOST_STEPS = 300, 2000
 _SAMPLING_RATES = (0.1, 0.2, 0.5, 1.0)
 # Below this noise the amplification by sampling is no longer that of the central limit, and budget is wasted.
 _LEAST_NOISE_MULTIPLIER = 1.5
-_CURVATURE_SHARE = 0.2
-_MOST_LENGTH = 5.0  # of a record's outer product, in root mean squares
-_MEASURED_RECORDS = 1000
-_MOST_BIAS = 0.05
-_MOST_FLATTENED = 0.05
-_PRECONDITIONERS = np.geomspace(1.0, 1e5, 16)
-_BISECTIONS = 10
 _SURE_SHARE = 0.95  # of tables whose fastest direction is steady
 
 
@@ -133,11 +123,11 @@ def suggest_config(
         rng=np.random.default_rng(seed),
         covariates=covariates,
     )
-    share = _curvature_share(description, privacy, covariates=covariates)
+    share = choose_curvature_share(description, privacy, covariates=covariates)
     noise = _Noise(description, privacy, share)
     rate = noise.sampling_rate()
     noise_of_window = noise.of_window(_FEWEST_STEPS, rate=rate)
-    clipping = _choose_clipping(found, noise=noise_of_window)
+    clipping = choose_clipping(found, noise=noise_of_window)
     window_noise = clipping.clip_norm * noise_of_window
     steps, num_steps = _choose_steps(found, window_noise=window_noise)
     # A scale's own curvature is 2, or 1/2 for the variance: its R^2 shall be the same.
@@ -163,37 +153,6 @@ def suggest_config(
         guide=guide,
         suggested_for=num_records,
     )
-
-
-def _curvature_share(
-    description: ModelDescription, privacy: PrivacyBudget | NonPrivate, *, covariates: Covariates | None
-) -> float:
-    """Return the share of the budget for a curvature: a fifth where one can be released and read, else 0.
-
-    Its noise grows with the longest record that the schema allows. Where that is far longer than what records
-    are expected to be, the noise hides the matrix, and the budget is better spent on the trace.
-    """
-    suits = (
-        isinstance(privacy, PrivacyBudget)
-        and isinstance(description.model, CurvatureModel)
-        and isinstance(description.guide, MeanField)
-        and 2 <= num_coefficients(description) <= MAX_SIZE
-    )
-    if not suits:
-        return 0.0
-    mean, _ = description.model.prior_moments(description.design)
-    x = made_up_records(
-        description.model,
-        description.design,
-        theta=mean,
-        num_records=_MEASURED_RECORDS,
-        rng=np.random.default_rng(0),
-        covariates=covariates,
-    ).x
-    squares = x**2
-    typical = math.sqrt(0.5 * float((squares.sum(axis=1) ** 2 + (squares**2).sum(axis=1)).mean()))
-    is_told = description.design.outer_product_bound <= _MOST_LENGTH * typical
-    return _CURVATURE_SHARE if is_told else 0.0
 
 
 class _Noise(NamedTuple):
@@ -229,79 +188,6 @@ class _Noise(NamedTuple):
         return self.multiplier(num_steps, rate=rate) / (rate * math.sqrt(_window(num_steps)))
 
 
-class _Clipping(NamedTuple):
-    """A clip norm with the preconditioner that it was chosen for."""
-
-    clip_norm: float
-    preconditioner_u: float
-
-
-def _choose_clipping(found: Predictive, *, noise: float) -> _Clipping:
-    """Return the clip norm and the preconditioner with the smallest expected sds.
-
-    Parameters
-    ----------
-    found : Predictive
-    noise : float
-        w / C.
-    """
-    typical = found.typical
-    location_norms = np.linalg.norm(found.gradients, axis=2)
-    best = (math.inf, _Clipping(1.0, 1.0))
-    for preconditioner in _PRECONDITIONERS:
-        norms = np.hypot(location_norms, preconditioner * found.scale_norms)
-        clip_norm = _least_clip_norm(found, norms=norms, noise=noise)
-        # Of log sd(u) at its optimum, whose curvature is 2 whatever u's is.
-        scale_error = min(0.5 * noise * clip_norm / preconditioner, 1.0)
-        # Not held to the prior's: a location that is drowned by one clip norm is drowned deeper by the next.
-        told = noise * clip_norm / typical
-        spread = float(np.log((1.0 + scale_error**2) / typical + told**2).mean())
-        if spread < best[0]:
-            best = (spread, _Clipping(rounded(clip_norm), rounded(float(preconditioner))))
-    return best[1]
-
-
-def _least_clip_norm(found: Predictive, *, norms: Array, noise: float) -> float:
-    """Return the smallest clip norm whose clipping does no harm.
-
-    Found by bisection between the largest norm and a small part of it.
-    """
-    high = float(norms.max())
-    if high == 0.0:
-        raise ModelError("the gradients of made-up records are all zero: the model does not use its outcome.")
-    low = high / 1000.0
-    for _ in range(_BISECTIONS):
-        middle = math.sqrt(low * high)
-        if _clips_too_much(found, norms=norms, clip_norm=middle, noise=noise):
-            low = middle
-        else:
-            high = middle
-    return high
-
-
-def _clips_too_much(found: Predictive, *, norms: Array, clip_norm: float, noise: float) -> bool:
-    """Return whether clipping moves the locations' optimum too far, in posterior sds, or flattens it.
-
-    The shift is a root mean square over parameters and tables; what chance adds to the square, the records
-    being a sample, is taken off. The clipped loss has the curvature E[score clip(g)] at the optimum, in place
-    of E[score g]: where all gradients are cut their mean may well stay 0, and nothing is won.
-    """
-    lost = 1.0 - clip_norm / np.maximum(norms, clip_norm)
-    num_rows = norms.shape[1]
-    squares = found.gradients**2
-    # Table by table: pooled, those with the largest gradients would speak for all.
-    flattened = np.einsum("mr,mrk->mk", lost, squares) / np.maximum(squares.sum(axis=1), 1e-300)
-    if flattened.mean(axis=0).max() > _MOST_FLATTENED:
-        return True
-    mean = np.einsum("mr,mrk->mk", lost, found.gradients) / num_rows
-    square = np.einsum("mr,mrk->mk", lost**2, squares) / num_rows
-    excess = mean**2 - (square - mean**2) / num_rows
-    told = np.minimum(noise * clip_norm / found.diagonal, found.prior_sd)
-    variance = 1.0 / found.diagonal + told**2
-    shift = (found.num_records / found.diagonal) ** 2 * excess / variance
-    return bool(shift.mean() > _MOST_BIAS**2)
-
-
 def _choose_steps(found: Predictive, *, window_noise: float) -> tuple[Array, int]:
     """Return lambda kappa of each location, shape (K,), and the number of steps.
 
@@ -330,8 +216,3 @@ def _choose_steps(found: Predictive, *, window_noise: float) -> tuple[Array, int
 def _window(num_steps: int) -> float:
     """Return n, the steps of the window."""
     return (1.0 - DEFAULT_BURN_IN) * num_steps
-
-
-def rounded(value: float) -> float:
-    """Return a setting with three significant digits, as a person would write it."""
-    return float(f"{value:.3g}")

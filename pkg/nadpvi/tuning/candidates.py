@@ -9,7 +9,7 @@ from scipy.stats import qmc
 
 from nadpvi.config import DPVIConfig
 from nadpvi.planning.pace import with_kept_pace
-from nadpvi.planning.suggestion import rounded
+from nadpvi.planning.rounding import rounded
 
 __all__ = ["make_candidates"]
 
