@@ -20,11 +20,12 @@ from nadpvi.columns import CountColumn, RealColumn, quoted
 from nadpvi.errors import DataError
 from nadpvi.level_columns import LevelColumn
 
-__all__ = ["Cells", "missing_cells", "read_levels", "read_numbers"]
+__all__ = ["Cells", "is_number", "missing_cells", "read_levels", "read_numbers"]
 
-# ASCII digits with a decimal point: float() would also take "1_000" and digits of other scripts.
+# ASCII digits with a decimal point: float() would also take "1_000" and digits of other scripts. No two parts
+# can take the same digits, so that a long cell that is no number costs one pass over it and not its square.
 _NUMBER = re.compile(
-    r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf(?:inity)?)", re.ASCII | re.IGNORECASE
+    r"[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf(?:inity)?)", re.ASCII | re.IGNORECASE
 )
 # Past this, writing a number out in digits can fail.
 _LARGEST_LEVEL = 1e300
@@ -55,7 +56,17 @@ def missing_cells(cells: "pd.Series[Any]") -> NDArray[np.bool_]:
 
 def _is_missing(cell: object) -> bool:
     """Return whether one cell holds no value at all."""
-    return cell.is_nan() if isinstance(cell, Decimal) else bool(pd.isna(cell))  # type: ignore[call-overload]
+    if isinstance(cell, Decimal):
+        return cell.is_nan()
+    found: Any = pd.isna(cell)  # type: ignore[call-overload]
+    # Of a cell that holds several values, an answer for each.
+    return bool(found) if isinstance(found, bool | np.bool_) else False
+
+
+def is_number(cell: object) -> bool:
+    """Return whether a cell is a number of any type; a truth value is one too."""
+    # NumPy counts a span of time among the integers, and float() then fails on it.
+    return isinstance(cell, Real | Decimal | np.bool_) and not isinstance(cell, np.timedelta64)
 
 
 def read_numbers(cells: "pd.Series[Any]", column: RealColumn | CountColumn) -> Cells:
@@ -126,12 +137,12 @@ def _parse(text: str) -> float:
 
 def _to_float(cell: Any) -> float:
     """Return a number of any type as a float, NaN if it is none."""
-    if not isinstance(cell, Real | Decimal | np.bool_):
+    if not is_number(cell):
         return nan
     try:
         return float(cell)
     except OverflowError:
-        return inf if cell > 0 else -inf  # type: ignore[operator]
+        return inf if cell > 0 else -inf
     except (ValueError, ArithmeticError):  # a signalling NaN
         return nan
 
@@ -140,7 +151,7 @@ def _spellings(cell: object) -> Sequence[str]:
     """Return the texts that a number or truth value may have as a level, the likeliest first."""
     if isinstance(cell, bool | np.bool_):
         return ("True", "true", "TRUE", "1") if cell else ("False", "false", "FALSE", "0")
-    if isinstance(cell, Real | Decimal) and abs(_to_float(cell)) < _LARGEST_LEVEL:
+    if is_number(cell) and abs(_to_float(cell)) < _LARGEST_LEVEL:
         # A whole number is spelled without a point first, whatever its type: pandas turns 1 into 1.0 as soon
         # as another row holds a fraction.
         number: Any = cell

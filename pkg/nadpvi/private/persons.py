@@ -1,22 +1,22 @@
 """Whose row each row is: ids compared as text, and at most so many rows of each person. Private side."""
 
 from decimal import Decimal
-from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from nadpvi.cells import missing_cells
+from nadpvi.cells import is_number, missing_cells
 from nadpvi.columns import quoted
 from nadpvi.errors import DataError
 from nadpvi.schema import Person
 
 __all__ = ["NO_ID", "KeptRows", "keep_rows", "read_ids"]
 
-# Past this, a number is not an id, and writing it out in digits can fail.
+# Past this, a number is not an id, and writing it out in digits can fail: of either side of the point.
 _LARGEST_NUMBER = 1e300
+_MOST_DECIMALS = 300
 NO_ID = ""
 
 
@@ -88,12 +88,18 @@ def _id_text(cell: object, *, largest_whole: float) -> str | None:
     """Return a cell that is not text as a CSV file would hold it, None if that would not tell ids apart."""
     if isinstance(cell, bool | np.bool_):
         return str(bool(cell))
-    if not isinstance(cell, Real | Decimal):
+    if not is_number(cell):
         return None
     number: Any = cell
+    if isinstance(cell, np.float16 | np.float32):
+        # One by one in a column of objects: a narrow one cannot be compared with what is below.
+        largest_whole = min(largest_whole, _largest_whole(cell.dtype))
+        number = float(cell)
     if number != number:
         return NO_ID
     if not abs(number) < _LARGEST_NUMBER:
+        return None
+    if isinstance(cell, Decimal) and cell and cell.adjusted() < -_MOST_DECIMALS:
         return None
     if number != int(number):
         # Decimals are equal whatever zeros they end with.
