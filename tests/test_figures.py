@@ -1,5 +1,8 @@
 """The figures show the numbers they are about, without pyplot and without touching its state."""
 
+import io
+
+import matplotlib.image
 import numpy as np
 import pytest
 from report_cases import NASTY, foreign_release, people, posterior_of, release_of
@@ -26,6 +29,15 @@ def test_the_forest_has_every_interval_and_share():
     shares = posterior.uncertainty_shares()
     widths = [bar.get_width() for bar in bars.patches]
     assert widths == pytest.approx([*shares["share_data"], *shares["share_privacy"]])
+
+
+def test_a_notebook_gets_a_picture_without_pyplot():
+    # IPython asks an object for its PNG by this name; for plain figures it answers only once pyplot is there.
+    figure = posterior_of("logistic").plot_forest()
+    width, height = figure.get_size_inches() * figure.dpi
+    picture = matplotlib.image.imread(io.BytesIO(figure._repr_png_()))
+    assert picture.shape[:2] == pytest.approx((height, width), abs=1)
+    assert np.ptp(picture[..., :3]) > 0.5
 
 
 def test_a_forest_has_a_panel_for_each_parameter():

@@ -75,6 +75,7 @@ PUBLIC = {
     "nadpvi.bijectors",
     "nadpvi.callbacks",
     "nadpvi.canvas",
+    "nadpvi.shown_figure",
     "nadpvi.column_rules",
     "nadpvi.coverage",
     "nadpvi.coverage.draws",

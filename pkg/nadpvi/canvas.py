@@ -21,9 +21,10 @@ _METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
 def new_figure(width: float, height: float) -> "Figure":
     """Return an empty figure of so many inches; matplotlib is imported here and not before."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height), layout="constrained")
+    from nadpvi.shown_figure import ShownFigure
+
+    figure = ShownFigure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 
