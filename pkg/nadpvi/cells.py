@@ -29,6 +29,9 @@ _NUMBER = re.compile(
 )
 # Past this, writing a number out in digits can fail.
 _LARGEST_LEVEL = 1e300
+# A number or truth value of a typed column as files write it, where levels may be spelled otherwise.
+_WRITTEN = re.compile(r"[+-]?[0-9]+\.[0-9]*|-0", re.ASCII)
+_TRUTHS = {"True": True, "true": True, "TRUE": True, "False": False, "false": False, "FALSE": False}
 _MISSING = -1
 _UNKNOWN = -2
 
@@ -100,18 +103,20 @@ def read_numbers(cells: "pd.Series[Any]", column: RealColumn | CountColumn) -> C
 
 
 def read_levels(cells: "pd.Series[Any]", column: LevelColumn) -> Cells:
-    """Return the index of each cell's level in `column.levels`; text is compared exactly."""
+    """Return the index of each cell's level in `column.levels`; text is compared exactly.
+
+    Text that is no level, but a number or truth value as a file may write one ("1.0", "2.50", "true"), counts
+    as that value would in a column of its type: a CSV and a Parquet file of one table have the same levels.
+    """
     _check_dtype(cells, column.name)
     # The levels come last, so that a declared level wins over a text for "missing".
     known = dict.fromkeys(column.missing_values, _MISSING) | {
         level: index for index, level in enumerate(column.levels)
     }
     objects = cells.to_numpy(dtype=object)
+    texts = {cell: _find((cell, *_written(cell)), known) for cell in objects if isinstance(cell, str)}
     indices = np.array(
-        [
-            known.get(cell, _UNKNOWN) if isinstance(cell, str) else _find(_spellings(cell), known)
-            for cell in objects
-        ],
+        [texts[cell] if isinstance(cell, str) else _find(_spellings(cell), known) for cell in objects],
         dtype=np.float64,
     )
     is_missing = missing_cells(cells) | (indices == _MISSING)
@@ -131,8 +136,8 @@ def _check_dtype(cells: "pd.Series[Any]", name: str) -> None:
 
 
 def _parse(text: str) -> float:
-    """Return the number in a text without blanks around it, NaN if it is none."""
-    return float(text) if _NUMBER.fullmatch(text) else nan
+    """Return the number in a text without blanks around it, NaN if it is none; a truth value is 1 or 0."""
+    return float(text) if _NUMBER.fullmatch(text) else float(_TRUTHS.get(text, nan))
 
 
 def _to_float(cell: Any) -> float:
@@ -158,6 +163,13 @@ def _spellings(cell: object) -> Sequence[str]:
         whole = (str(int(number)),) if number == int(number) else ()
         return (*whole, str(float(number)), str(number))
     return ()
+
+
+def _written(text: str) -> Sequence[str]:
+    """Return the spellings of the number or truth value that a text is, none if it is neither."""
+    if text in _TRUTHS:
+        return _spellings(_TRUTHS[text])
+    return _spellings(Decimal(text)) if _WRITTEN.fullmatch(text) else ()
 
 
 def _find(spellings: Sequence[str], known: dict[str, int]) -> int:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pandas as pd
 
+from nadpvi.arrow_tables import arrow_frame
 from nadpvi.errors import ArgumentError, DataError, FileError
 
 __all__ = ["check_names", "file_header", "file_parts", "is_parquet", "read_file"]
@@ -46,7 +47,7 @@ def read_file(path: Path) -> pd.DataFrame:
         with path.open("rb") as file, _parquet_errors(path):
             # The names first: two that are equal would stop the conversion less clearly.
             check_names(_parquet_file(file, path).schema_arrow.names, source=f"table {path}")
-            return _frame(_pyarrow(path).parquet.read_table(file))
+            return arrow_frame(_pyarrow(path).parquet.read_table(file))
 
 
 def file_header(path: Path) -> tuple[tuple[str, ...], int | None]:
@@ -78,7 +79,7 @@ def file_parts(path: Path, names: Sequence[str], *, num_rows: int) -> Iterator[p
             table = _pyarrow(path).Table
             for batch in source.iter_batches(batch_size=num_rows, columns=list(names), use_threads=False):
                 # A name with a dot can bring others along.
-                yield _frame(table.from_batches([batch]).select(list(names)))
+                yield arrow_frame(table.from_batches([batch]).select(list(names)))
 
 
 @contextmanager
@@ -198,10 +199,3 @@ def _parquet_errors(path: Path) -> Iterator[None]:
         raise
     except (ValueError, OSError, TypeError, NotImplementedError):
         raise FileError(f"table {path} cannot be read as Parquet; is it complete?") from None
-
-
-def _frame(table: Any) -> pd.DataFrame:
-    """Return an Arrow table's columns with their own types."""
-    # Integers with nulls would turn into floats, and a level "1" into "1.0".
-    frame: pd.DataFrame = table.to_pandas(ignore_metadata=True, integer_object_nulls=True)
-    return frame

@@ -7,17 +7,27 @@ person's record, so the table's own names are told by position.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import pandas as pd
 
+from nadpvi.arrow_tables import arrow_frame, arrow_table, is_arrow
 from nadpvi.columns import listed, quoted
 from nadpvi.errors import ArgumentError, DataError
 from nadpvi.table_files import check_names, file_header, file_parts, read_file
 
-__all__ = ["TableLike", "TableParts", "in_parts", "read_table", "require_columns", "to_table"]
+__all__ = ["ArrowFrame", "TableLike", "TableParts", "in_parts", "read_table", "require_columns", "to_table"]
 
-TableLike = pd.DataFrame | Mapping[str, Any] | str | PathLike[str]
+
+class ArrowFrame(Protocol):
+    """A table in Arrow's memory, such as pyarrow's Table or polars' DataFrame."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+    def __len__(self) -> int: ...
+
+
+TableLike = pd.DataFrame | Mapping[str, Any] | ArrowFrame | str | PathLike[str]
 
 _PART_ROWS = 2**15
 
@@ -50,7 +60,7 @@ def in_parts(source: TableLike, *, part_rows: int = _PART_ROWS) -> TableParts:
     """
     if isinstance(source, str | PathLike) and (path := Path(source)).is_file():
         names, num_rows = file_header(path)
-        header = pd.DataFrame({name: pd.Series(dtype=object) for name in names})
+        header = _header(names)
 
         def read_parts(names: Sequence[str]) -> Iterator[pd.DataFrame]:
             empty: pd.DataFrame | None = header[list(names)]
@@ -68,6 +78,13 @@ def in_parts(source: TableLike, *, part_rows: int = _PART_ROWS) -> TableParts:
             return _from_mapping({name: _rows(source[name], start, start + part_rows) for name in names})
 
         header = cut(length, list(source))
+    elif is_arrow(source):
+        arrow = _named_arrow(source)
+        length, header = len(arrow), _header(arrow.schema.names)
+
+        def cut(start: int, names: Sequence[str]) -> pd.DataFrame:
+            return arrow_frame(arrow.select(list(names)).slice(start, part_rows))
+
     else:
         table = to_table(source)
         length, header = len(table), table.iloc[:0]
@@ -86,9 +103,11 @@ def to_table(source: TableLike) -> pd.DataFrame:
 
     Parameters
     ----------
-    source : DataFrame, mapping or path
+    source : DataFrame, mapping, Arrow table or path
         A DataFrame is passed on as it is and never modified; its index plays no part. The columns of a
-        mapping have equal lengths N and are matched by position. A path goes to `read_table`.
+        mapping have equal lengths N and are matched by position. pyarrow's Table, polars' DataFrame and what
+        else hands itself over as Arrow does (`__arrow_c_stream__`) is read by pyarrow, as a Parquet file of
+        it would be. A path goes to `read_table`.
 
     Raises
     ------
@@ -104,10 +123,13 @@ def to_table(source: TableLike) -> pd.DataFrame:
     if isinstance(source, Mapping):
         _check_mapping(source)
         return _from_mapping(source)
+    if is_arrow(source):
+        return arrow_frame(_named_arrow(source))
     if not isinstance(source, pd.DataFrame):
         raise ArgumentError(
-            "a table must be a pandas DataFrame, a mapping from name to column, or a path "
-            f"(got {type(source).__name__}); convert it first, for example with .to_pandas()"
+            "a table must be a DataFrame of pandas or polars, a pyarrow Table, a mapping from name to "
+            f"column, or a path (got {type(source).__name__}); convert it first, for example with "
+            ".to_pandas() or .collect()"
         )
     if source.columns.nlevels > 1:
         raise DataError("the table has several levels of column names; give each column one name")
@@ -174,6 +196,18 @@ def read_table(path: str | PathLike[str]) -> pd.DataFrame:
         If pyarrow is needed and not installed.
     """
     return read_file(Path(path))
+
+
+def _header(names: Sequence[str]) -> pd.DataFrame:
+    """Return columns without rows."""
+    return pd.DataFrame({name: pd.Series(dtype=object) for name in names})
+
+
+def _named_arrow(source: object) -> Any:
+    """Return a table in Arrow's memory as pyarrow's, its columns told by their names."""
+    table = arrow_table(source)
+    check_names(table.schema.names, source="the table")
+    return table
 
 
 def _check_mapping(source: Mapping[str, Any]) -> int:
