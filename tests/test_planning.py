@@ -15,6 +15,7 @@ import nadpvi as na
 from nadpvi.bijectors import softplus
 from nadpvi.cli.groups import with_groups
 from nadpvi.cli.plan import plan as plan_command
+from nadpvi.coverage import gaussian_mechanism_optimum
 from nadpvi.description import ModelDescription
 from nadpvi.guides import MeanField
 from nadpvi.guides.antithetic import antithetic, draw_antithetic, num_independent
@@ -28,8 +29,8 @@ from nadpvi.planning.curvature import (
 )
 from nadpvi.planning.expectations import location_spread, step_covariance
 from nadpvi.planning.plan import plan
-from nadpvi.planning.report import shown_names
 from nadpvi.planning.timing import time_run
+from nadpvi.planning.wording import shown_names
 from nadpvi.privacy.randomness import make_streams
 from nadpvi.private.records import Records
 from nadpvi.settings import make_settings
@@ -316,6 +317,25 @@ class TestPlan:
             assert word in text
         assert all(line in text for line in made.warnings)
 
+    def test_what_the_budget_cannot_inform_is_named(self, schema):
+        made = make_plan(schema, num_records=100)
+        expected = [
+            name
+            for name, after, before in zip(made.names, made.private_sd, made.prior_sd, strict=True)
+            if after > 0.9 * before
+        ]
+        assert 0 < len(expected) < len(made.names)
+        assert made.uninformed == tuple(expected)
+        assert made.to_dict()["uninformed"] == expected
+        assert list(made.to_frame().query("not informed").index) == expected
+        line = next(line for line in made.report().splitlines() if line.startswith("not informed:"))
+        assert f"{len(expected)} of {len(made.names)}" in line
+        assert all(name in line for name in expected)
+        assert all(name in made._repr_html_() for name in expected)
+        told = make_plan(schema, num_records=10**6)
+        assert told.uninformed == ()
+        assert "not informed:      none" in told.report()
+
     @pytest.mark.parametrize("scale", ["sd", "variance"])
     def test_relaxation_is_that_of_the_curvature(self, schema, scale):
         made = make_plan(schema, guide=MeanField(scale=scale))
@@ -333,6 +353,63 @@ class TestPlan:
         slope = (np.log(softplus(u + h)) - np.log(softplus(u - h))) / (2 * h)
         bend = 2 * (slope if scale == "sd" else slope / 2) ** 2
         np.testing.assert_allclose(made.relaxation_steps[6:], 1 / (made.learning_rate[6:] * bend), rtol=1e-6)
+
+
+class TestOptimum:
+    SCHEMA = na.Schema.from_dict(
+        {
+            "columns": {
+                "well": {"kind": "binary", "levels": ["no", "yes"]},
+                "die": {"kind": "categorical", "levels": ["1", "2", "3"]},
+                "wait": {"kind": "real", "lower": 0, "upper": 5},
+            }
+        }
+    )
+    COIN = na.models.BernoulliBeta(outcome="well", prior_alpha=40.0, prior_beta=40.0)
+    STRICT = na.PrivacyBudget(epsilon=0.1, delta=1e-5)
+
+    @pytest.mark.parametrize(("clip_norm", "factor"), [(0.75, 1.0), (3.0, 4.0)])
+    def test_ratio_is_that_of_the_noise(self, clip_norm, factor):
+        """Near p = 1/2 the optimum's variance is 4 / N + (2 sqrt 2 s / N)^2, s the noise of a count."""
+        made = make_plan(
+            self.SCHEMA, model=self.COIN, privacy=self.STRICT, num_records=5000, clip_norm=clip_norm
+        )
+        s = gaussian_mechanism_optimum(
+            "bernoulli_beta", [[1, 1]], prior=[1, 1], epsilon=0.1, delta=1e-5, seed=0
+        ).noise_std
+        # The prior, worth 80 records, takes off next to nothing.
+        by_hand = math.sqrt(4.0 / 5000 + 8.0 * s**2 / 5000**2)
+        assert made.optimum_sd.item() == pytest.approx(by_hand, rel=0.04)
+        np.testing.assert_array_equal(made.over_optimum, made.private_sd / made.optimum_sd)
+        assert made.to_dict()["over_optimum"] == [made.over_optimum.item()]
+        assert f"is {round(made.over_optimum.item(), 2):g} times that" in made.report()
+        assert made.over_optimum.item() > (1.0 if factor == 1.0 else 1.6)
+        assert "over_optimum" in made.to_frame()
+
+    @pytest.mark.parametrize(
+        "model",
+        [
+            na.models.CategoricalDirichlet(outcome="die", concentration=4.0),
+            na.models.ExponentialGamma(outcome="wait", prior_shape=8.0, prior_rate=4.0),
+        ],
+    )
+    def test_other_models_have_one_too(self, model):
+        made = make_plan(self.SCHEMA, model=model, privacy=self.STRICT, num_records=5000, clip_norm=5.0)
+        assert made.optimum_reason == ""
+        assert (made.optimum_sd > made.non_private_sd).all()
+        assert (made.over_optimum > 0.98).all()
+
+    def test_where_there_is_none_the_plan_says_why(self, schema):
+        made = make_plan(schema)
+        assert made.optimum_sd is None
+        assert made.over_optimum is None
+        assert "gaussian optimum:  not known" in made.report()
+        json.dumps(made.to_dict(), allow_nan=False)
+        swapped = na.PrivacyBudget(epsilon=1.0, delta=1e-6, neighbouring_relation="replace_one")
+        made = make_plan(self.SCHEMA, model=self.COIN, privacy=swapped)
+        assert "adding or removing" in made.optimum_reason
+        faint = na.PrivacyBudget(epsilon=1e-4, delta=1e-6)
+        assert "too much noise" in make_plan(self.SCHEMA, model=self.COIN, privacy=faint).optimum_reason
 
 
 class TestWarnings:
@@ -369,6 +446,28 @@ class TestWarnings:
         text = self.of(schema, learning_rate=1e-6)
         assert "6 of 6 locations are slow" in text
         assert "6 of 6 scales are slow" in text
+
+    @pytest.mark.parametrize(
+        ("settings", "remedies"),
+        [
+            ({"learning_rate_constant": 1e-3}, ["Raise learning_rate_constant."]),
+            ({"learning_rate_constant": 1e3}, ["divide learning_rate_constant by"]),
+            ({"learning_rate": 1e-6}, ["Raise learning_rate, or learning_rate_factors"]),
+            ({"learning_rate": 2e-4}, ["a lower learning_rate would"]),
+            ({"learning_rate": 5e-4}, ["divide learning_rate by"]),
+            ({"learning_rate": 1e-6, "suggested_for": 9}, ["larger epsilon or more records"]),
+            ({"learning_rate": 2e-4, "suggested_for": 9}, ["more steps, each smaller"]),
+            ({"learning_rate": 5e-4, "suggested_for": 9}, ["times the steps, each smaller"]),
+        ],
+    )
+    def test_remedies_name_what_was_set(self, schema, settings, remedies):
+        text = self.of(schema, **settings)
+        assert all(remedy in text for remedy in remedies)
+        named = {"learning_rate_constant"} if "learning_rate_constant" in settings else {"learning_rate"}
+        if "suggested_for" in settings:
+            named = set()
+        spoken = {word.strip(".,") for word in text.split() if word.startswith("learning_rate")}
+        assert spoken - {"learning_rate_factors"} == named
 
     def test_clip_norm(self, schema):
         assert "clipping would bend" in self.of(schema, clip_norm=0.2)

@@ -1,12 +1,10 @@
 """How sharp a posterior at the same budget could be, where a model has sufficient statistics."""
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from nadpvi.coverage import gaussian_mechanism_optimum
+from nadpvi.coverage.expected_optimum import statistics_prior
 from nadpvi.coverage.gaussian_optimum import SUM_KINDS
 from nadpvi.experiments.blocks import Block
 
@@ -16,21 +14,14 @@ Array = NDArray[np.float64]
 
 _CHILD = 90
 
-_PRIORS: dict[str, Callable[[Any], list[float]]] = {
-    "bernoulli_beta": lambda model: [model.prior_alpha, model.prior_beta],
-    "categorical_dirichlet": lambda model: list(model.concentration),
-    "exponential_gamma": lambda model: [model.prior_shape, model.prior_rate],
-    "poisson_gamma": lambda model: [model.prior_shape, model.prior_rate],
-}
 
-
-def _statistics(kind: str, outcomes: Array, *, model: Any, upper: float | None) -> list[float]:
+def _statistics(kind: str, outcomes: Array, *, num_levels: int, upper: float | None) -> list[float]:
     """Return the statistics of one table as `nadpvi.coverage.gaussian_mechanism_optimum` takes them."""
     if kind == "bernoulli_beta":
         ones = float(outcomes.sum())
         return [ones, len(outcomes) - ones]
     if kind == "categorical_dirichlet":
-        counts = np.bincount(outcomes.astype(int), minlength=len(model.concentration))
+        counts = np.bincount(outcomes.astype(int), minlength=num_levels)
         return [float(count) for count in counts]
     most = np.inf if upper is None else upper
     return [float(len(outcomes)), float(np.minimum(outcomes, most).sum())]
@@ -44,16 +35,17 @@ def optimum_sd(block: Block) -> Array | None:
     """
     setting = block.setting
     kind, upper = setting.model.kind, setting.optimum_upper
-    if kind not in _PRIORS or (kind in SUM_KINDS and upper is None):
+    prior = statistics_prior(setting.model, setting.model.design(setting.schema))
+    if prior is None or (kind in SUM_KINDS and upper is None):
         return None
     statistics = [
-        _statistics(kind, np.asarray(table.records.y, dtype=np.float64), model=setting.model, upper=upper)
+        _statistics(kind, np.asarray(table.records.y, dtype=np.float64), num_levels=len(prior), upper=upper)
         for table in block.tables
     ]
     return gaussian_mechanism_optimum(
         kind,
         statistics,
-        prior=_PRIORS[kind](setting.model),
+        prior=prior,
         epsilon=block.budget.epsilon,
         delta=block.budget.delta,
         seed=block.draw_seed(0, child=_CHILD),

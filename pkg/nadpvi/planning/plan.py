@@ -17,6 +17,7 @@ from nadpvi.columns import CategoricalColumn
 from nadpvi.config import DPVIConfig
 from nadpvi.containers.release import Release
 from nadpvi.containers.storage import to_netcdf
+from nadpvi.coverage.expected_optimum import ExpectedOptimum, expected_optimum
 from nadpvi.description import ModelDescription
 from nadpvi.errors import ArgumentError, ModelError
 from nadpvi.gradient_model.sums import DEFAULT_BURN_IN, window_start
@@ -31,6 +32,7 @@ from nadpvi.planning.resolve import resolve_config
 from nadpvi.planning.timing import time_run
 from nadpvi.planning.warnings import plan_warnings
 from nadpvi.privacy.budget import NonPrivate, PrivacyBudget
+from nadpvi.privacy.parameters import ADD_OR_REMOVE_ONE
 from nadpvi.private.dry_run import check_model
 from nadpvi.schema import Schema
 
@@ -144,6 +146,7 @@ def _make_plan(mechanism: Mechanism, *, num_records: int, num_window_steps: int,
         rng=np.random.default_rng(0),
     )
     time = time_run(settings, noise_multiplier=sigma, num_records=num_records) if measure_time else None
+    optimum = _optimum(mechanism, num_records=num_records)
     made = Plan(
         epsilon=privacy.epsilon if isinstance(privacy, PrivacyBudget) else math.inf,
         delta=privacy.delta if isinstance(privacy, PrivacyBudget) else 0.0,
@@ -161,6 +164,7 @@ def _make_plan(mechanism: Mechanism, *, num_records: int, num_window_steps: int,
         initial_u=mechanism.config.initial_u,
         curvature_share=mechanism.config.curvature_share,
         suggested_for=mechanism.config.suggested_for,
+        is_heuristic=mechanism.config.learning_rate is None,
         names=description.names,
         phi_labels=description.phi_labels,
         noise_std=noise_std,
@@ -171,6 +175,7 @@ def _make_plan(mechanism: Mechanism, *, num_records: int, num_window_steps: int,
         noise_sd=np.sqrt(expected.spread.added),
         private_sd=np.sqrt(expected.spread.non_private + expected.spread.added),
         trace_sd=np.sqrt(expected.spread.trace),
+        optimum_sd=optimum.sd,
         margin=expected.margin,
         drowning_count=_drowning_count(description, margin=expected.margin, num_records=num_records),
         scale_error=expected.scale_error,
@@ -180,12 +185,29 @@ def _make_plan(mechanism: Mechanism, *, num_records: int, num_window_steps: int,
         file_bytes=_file_bytes(mechanism),
         run_seconds=None if time is None else time.total,
         num_timed_steps=0 if time is None else time.num_timed_steps,
+        optimum_reason=optimum.reason,
         warnings=(),
     )
     spread = expected.spread
     lost_share = spread.added / np.maximum(spread.learnable, np.finfo(float).tiny)
     return dataclasses.replace(
         made, warnings=plan_warnings(made, lost_share=lost_share, evenness=expected.evenness)
+    )
+
+
+def _optimum(mechanism: Mechanism, *, num_records: int) -> ExpectedOptimum:
+    """Return the best posterior at this budget, where there is one and it is known."""
+    privacy, description = mechanism.privacy, mechanism.description
+    if not isinstance(privacy, PrivacyBudget):
+        return ExpectedOptimum(None, "the non-private posterior, without a budget")
+    if description.schema.person is not None or privacy.neighbouring_relation != ADD_OR_REMOVE_ONE:
+        return ExpectedOptimum(None, "worked out for adding or removing one record only")
+    return expected_optimum(
+        description.model,
+        description.design,
+        num_records=num_records,
+        epsilon=privacy.epsilon,
+        delta=privacy.delta,
     )
 
 

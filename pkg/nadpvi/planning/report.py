@@ -9,13 +9,16 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from nadpvi.markup import html_frame, html_note, html_pairs
+from nadpvi.planning.wording import duration, number_range, shown_names, to_json
 
-__all__ = ["Plan", "shown_names"]
+__all__ = ["Plan"]
 
 Array = NDArray[np.float64]
 
 _MOST_ROWS = 20
-_MOST_NAMES = 5
+_MOST_UNINFORMED = 20
+# A parameter that keeps more of its prior's sd is not informed: a fifth less variance is worth no budget.
+_UNINFORMED = 0.9
 _COLUMNS = {
     "prior_sd": "{:.3g}",
     "non_private_sd": "{:.3g}",
@@ -26,18 +29,6 @@ _COLUMNS = {
     "margin": "{:.3g}",
     "relaxation_steps": "{:.0f}",
 }
-
-
-def shown_names(names: list[str]) -> str:
-    """Return names as a line: five of them, and how many more there are.
-
-    Examples
-    --------
-    >>> shown_names(["age", "job[a]", "job[b]", "job[c]", "job[d]", "job[e]", "job[f]"])
-    'age, job[a], job[b], job[c], job[d] and 2 more'
-    """
-    rest = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    return ", ".join(names[:_MOST_NAMES]) + rest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -61,6 +52,8 @@ class Plan:
     preconditioner_u, initial_u, curvature_share, suggested_for
         Settings of the scales, the budget's share for a curvature, and the number of records for which
         `nadpvi.suggest_config` chose the settings, None where they were given.
+    is_heuristic : bool
+        Whether step sizes are the heuristic's, which `learning_rate_constant` scales.
     names, phi_labels : tuple of str
         Labels of the K parameters and of the D coordinates.
     noise_std, learning_rate : ndarray, shape (D,)
@@ -75,6 +68,9 @@ class Plan:
         full curvature and the model's prior can reach; ``private_sd**2 = non_private_sd**2 + noise_sd**2``.
     trace_sd : ndarray, shape (K,)
         Standard deviation of the optimum's location as the trace alone gives it, without any prior.
+    optimum_sd : ndarray, shape (K,), or None
+        Expected sd of the best posterior at the same budget: that of all sufficient statistics, released once
+        by a Gaussian mechanism. Median over tables from the prior; None where `optimum_reason` says why.
     margin : ndarray, shape (K,)
         How many times the information that the parameter needs for its signal to equal the noise. Below 1 it
         drowns; a level that is `margin` times rarer than its column's equal share drowns too.
@@ -95,6 +91,8 @@ class Plan:
         Expected time of the run on this machine, from `num_timed_steps` of its steps; None if not measured.
     num_timed_steps : int
         How many made-up steps were timed.
+    optimum_reason : str
+        Why there is no `optimum_sd`; empty where there is one.
     warnings : tuple of str
         What is likely to go wrong, one line each.
     """
@@ -113,6 +111,7 @@ class Plan:
     initial_u: float
     curvature_share: float
     suggested_for: int | None
+    is_heuristic: bool
     names: tuple[str, ...]
     phi_labels: tuple[str, ...]
     noise_std: Array
@@ -123,6 +122,7 @@ class Plan:
     noise_sd: Array
     private_sd: Array
     trace_sd: Array
+    optimum_sd: Array | None
     margin: Array
     drowning_count: float | None
     scale_error: Array
@@ -132,6 +132,7 @@ class Plan:
     file_bytes: int
     run_seconds: float | None
     num_timed_steps: int
+    optimum_reason: str
     warnings: tuple[str, ...]
 
     def __post_init__(self) -> None:
@@ -141,6 +142,21 @@ class Plan:
                 array = np.array(value, dtype=np.float64)
                 array.setflags(write=False)
                 object.__setattr__(self, field.name, array)
+
+    @property
+    def over_optimum(self) -> Array | None:
+        """`private_sd` over `optimum_sd`, shape (K,): 1 if nothing is wasted. None without the latter."""
+        return None if self.optimum_sd is None else self.private_sd / self.optimum_sd
+
+    @property
+    def uninformed(self) -> tuple[str, ...]:
+        """Parameters that the run cannot inform: `private_sd` stays above 0.9 of the prior's sd."""
+        return tuple(name for name, told in zip(self.names, self._is_told(), strict=True) if not told)
+
+    def _is_told(self) -> NDArray[np.bool_]:
+        """Return whether each parameter's sd is expected to fall noticeably below the prior's, shape (K,)."""
+        is_told: NDArray[np.bool_] = self.private_sd <= _UNINFORMED * self.prior_sd
+        return is_told
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row a parameter: its standard deviations, their ratios, and its speed."""
@@ -157,13 +173,17 @@ class Plan:
             "relaxation_steps": self.relaxation_steps[:half],
             "scale_error": self.scale_error,
             "scale_relaxation_steps": self.relaxation_steps[half:],
+            "informed": self._is_told(),
         }
+        if self.optimum_sd is not None:
+            columns |= {"optimum_sd": self.optimum_sd, "over_optimum": self.private_sd / self.optimum_sd}
         return pd.DataFrame(columns, index=pd.Index(self.names, name="parameter"))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as JSON types; infinite numbers are the string "infinity"."""
-        data = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return {name: _to_json(value) for name, value in data.items()}
+        names = [*(field.name for field in dataclasses.fields(self)), "over_optimum", "uninformed"]
+        data = {name: getattr(self, name) for name in names}
+        return {name: to_json(value) for name, value in data.items()}
 
     def report(self) -> str:
         """Return the plan as text of several lines, without its warnings."""
@@ -190,7 +210,7 @@ class Plan:
         took = "not measured"
         if self.run_seconds is not None:
             source = f"from {self.num_timed_steps} steps on made-up records on this machine"
-            took = f"about {_duration(self.run_seconds)}, {source}"
+            took = f"about {duration(self.run_seconds)}, {source}"
         chosen = "as given"
         if self.suggested_for is not None:
             chosen = f"suggested for {self.suggested_for:,} records"
@@ -208,8 +228,8 @@ class Plan:
             f"batch:             {self.sampling_rate * self.num_records:,.0f} records expected, "
             f"{self.clipped_share:.1%} of them clipped; 99 % of gradients are below {self.typical_norm:.3g}",
             f"steps:             {self.num_steps:,}, of which {self.num_window_steps:,} after burn-in",
-            f"learning rate:     {_range(self.learning_rate[:half])} for locations, "
-            f"{_range(self.learning_rate[half:])} for scales; "
+            f"learning rate:     {number_range(self.learning_rate[:half])} for locations, "
+            f"{number_range(self.learning_rate[half:])} for scales; "
             f"largest step times curvature {self.largest_step:.2g}",
             f"relaxation:        {self.relaxation_steps[:half].max():,.0f} steps for the slowest location, "
             f"{self.relaxation_steps[half:].max():,.0f} for the slowest scale",
@@ -217,7 +237,28 @@ class Plan:
             f"release file:      {self.file_bytes / 1e6:,.2f} MB",
             f"median sd:         prior {np.median(self.prior_sd):.3g}, non-private posterior "
             f"{np.median(self.non_private_sd):.3g}, private posterior {np.median(self.private_sd):.3g}",
+            f"gaussian optimum:  {self._optimum()}",
+            f"not informed:      {self._uninformed()}",
         ]
+
+    def _optimum(self) -> str:
+        """Return how far the run is from the best at its budget, in words."""
+        if self.optimum_sd is None:
+            return self.optimum_reason
+        ratio = number_range(np.round(self.private_sd / self.optimum_sd, 2))
+        return (
+            f"median sd {np.median(self.optimum_sd):.3g}, of all sufficient statistics released once; the "
+            f"private posterior's is {ratio} times that"
+        )
+
+    def _uninformed(self) -> str:
+        """Return which parameters the budget cannot inform, in words."""
+        if not self.uninformed:
+            return f"none: every parameter's sd falls below {_UNINFORMED:g} of its prior's"
+        return (
+            f"{len(self.uninformed)} of {len(self.names)} parameters keep more than {_UNINFORMED:g} of their "
+            f"prior's sd: {shown_names(self.uninformed, most=_MOST_UNINFORMED)}"
+        )
 
     def _table(self) -> list[str]:
         """Return the table of the parameters that the noise hits hardest."""
@@ -236,25 +277,3 @@ class Plan:
             f"a level drowns if fewer than about {self.drowning_count:,.0f} records have it, margin times "
             "fewer than its equal share"
         ]
-
-
-def _range(values: Array) -> str:
-    """Return numbers as their least and largest, or as one where all are alike."""
-    low, high = float(values.min()), float(values.max())
-    return f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
-
-
-def _duration(seconds: float) -> str:
-    """Return a duration in the unit that suits it."""
-    if seconds < 90:
-        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"
-
-
-def _to_json(value: Any) -> Any:
-    """Return arrays and tuples as lists, and infinities as a text."""
-    if isinstance(value, np.ndarray | tuple | list):
-        return [_to_json(item) for item in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    return "infinity" if value == float("inf") else value

@@ -3,7 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from nadpvi.planning.report import Plan, shown_names
+from nadpvi.planning.report import Plan
+from nadpvi.planning.wording import shown_names
 
 __all__ = ["plan_warnings"]
 
@@ -67,16 +68,21 @@ def _averages(evenness: float) -> list[str]:
 def _steps(plan: Plan) -> list[str]:
     """Return what is wrong with the step size."""
     found = f"the largest step times curvature is {plan.largest_step:.2g}"
+    setting = "learning_rate_constant" if plan.is_heuristic else "learning_rate"
+    is_suggested = plan.suggested_for is not None and not plan.is_heuristic
     lines = []
     if plan.largest_step >= 2.0:
+        # Suggested step sizes get smaller where steps are added.
+        remedy = f"take {plan.largest_step:.2g} times the steps, each smaller, or more"
         lines.append(
-            f"the iterates are likely to diverge: {found} and must stay below 2; divide "
-            f"learning_rate_constant by {plan.largest_step:.2g} or more."
+            f"the iterates are likely to diverge: {found} and must stay below 2; "
+            f"{remedy if is_suggested else f'divide {setting} by {plan.largest_step:.2g} or more'}."
         )
     elif plan.largest_step > 1.0:
+        remedy = f"a lower {setting} would be steadier, though slower where curvature is small"
         lines.append(
-            f"steps overshoot: {found}, above 1; a lower learning_rate_constant would be steadier, though "
-            "slower where curvature is small."
+            f"steps overshoot: {found}, above 1; "
+            f"{'more steps, each smaller, would be steadier' if is_suggested else remedy}."
         )
     limit = _SLOW_SHARE * plan.num_window_steps
     is_slow = plan.relaxation_steps > limit
@@ -86,9 +92,24 @@ def _steps(plan: Plan) -> list[str]:
             lines.append(
                 f"{len(names)} of {len(slow)} {kind} are slow: one relaxation time takes more than "
                 f"{limit:,.0f} steps, a tenth of the window, which may start before they have arrived: "
-                f"{shown_names(names)}. Raise learning_rate_constant or take more steps."
+                f"{shown_names(names)}. {_slow_remedy(plan)}"
             )
     return lines
+
+
+def _slow_remedy(plan: Plan) -> str:
+    """Return what makes a slow run faster: neither the heuristic nor suggested settings gain from more steps.
+
+    Both make each of more steps so much smaller. Suggested ones are slow only where noise would scatter the
+    iterates beyond what the prior finds plausible.
+    """
+    if plan.is_heuristic:
+        return "Raise learning_rate_constant."
+    if plan.suggested_for is not None:
+        return (
+            "The noise keeps their suggested steps small: a larger epsilon or more records allow larger ones."
+        )
+    return "Raise learning_rate, or learning_rate_factors of these, or take more steps."
 
 
 def _clipping(plan: Plan) -> list[str]:
