@@ -13,8 +13,11 @@ from whole_run import whole_trace
 
 import nadpvi as na
 from nadpvi.bijectors import softplus
+from nadpvi.cli.described import RunOptions
 from nadpvi.cli.groups import with_groups
+from nadpvi.cli.plan import PlannedRun
 from nadpvi.cli.plan import plan as plan_command
+from nadpvi.cli.run import CuratorOptions
 from nadpvi.coverage import gaussian_mechanism_optimum
 from nadpvi.description import ModelDescription
 from nadpvi.guides import MeanField
@@ -598,6 +601,24 @@ levels = ["no", "yes"]
     def test_per_record_prior_uses_the_same_count(self, tmp_path):
         result = self.invoke(tmp_path, "--num-records", "5000", "--prior-term", "per_record")
         assert result.exit_code == 0, result.output
+
+    def test_guide(self, tmp_path):
+        plain, named = (
+            self.invoke(tmp_path, "--num-records", "5000", "--json", "--curvature-share", "0", *guide).stdout
+            for guide in ((), ("--guide", "mean_field"))
+        )
+        without_time = [{**json.loads(text), "run_seconds": None} for text in (plain, named)]
+        assert without_time[0] == without_time[1]
+        refused = self.invoke(tmp_path, "--num-records", "5000", "--guide", "full_rank")
+        assert refused.exit_code != 0
+        assert "MeanField guide (got FullRank)" in str(refused.exception)
+
+    def test_it_takes_all_that_describes_a_release(self):
+        run = {field.name for field in dataclasses.fields(RunOptions)}
+        assert run == {field.name for field in dataclasses.fields(PlannedRun)}
+        of_release = set(dataclasses.fields(RunOptions)) | set(dataclasses.fields(CuratorOptions))
+        beyond = {"insecure_seed", "collapse", "storage", "ledger", "label", "checkpoint"}
+        assert {field.name for field in of_release} - run == beyond
 
     def test_there_is_no_table_to_give(self, tmp_path):
         assert self.invoke(tmp_path, "--num-records", "50", "people.csv").exit_code == 2

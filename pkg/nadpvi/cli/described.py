@@ -35,6 +35,7 @@ class RunOptions:
     curvature_share: options.CurvatureShare = None
     learning_rate_constant: options.LearningRateConstant = None
     initial_u: options.InitialU = None
+    guide: options.Guide = "mean_field"
     neighbouring_relation: options.NeighbouringRelation = "add_or_remove_one"
     prior_term: options.PriorTerm = "public"
 
@@ -49,9 +50,7 @@ class RunDescription:
     config: DPVIConfig
 
 
-def described_run(
-    run: RunOptions, *, num_records: int | None, guide: options.Guide = "mean_field"
-) -> RunDescription:
+def described_run(run: RunOptions, *, num_records: int | None) -> RunDescription:
     """Return the run that the options describe.
 
     Parameters
@@ -59,8 +58,6 @@ def described_run(
     run : RunOptions
     num_records : int, optional
         What settings are chosen for, or what the prior is spread over; see `config_from_options`.
-    guide : str
-        As ``--guide`` has it.
 
     Raises
     ------
@@ -86,7 +83,7 @@ def described_run(
         settings=run.settings,
         num_records=num_records,
         prior_term=run.prior_term,
-        guide=guide,
+        guide=run.guide,
         num_steps=run.steps,
         sampling_rate=run.sampling_rate,
         clip_norm=run.clip_norm,

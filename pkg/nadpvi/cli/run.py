@@ -31,7 +31,6 @@ class CuratorOptions:
     """The options of what touches the private table, besides the run that they are for."""
 
     insecure_seed: options.InsecureSeed = None
-    guide: options.Guide = "mean_field"
     collapse: options.Collapse = False
     storage: options.Storage = "float64"
     ledger: options.LedgerFile = None
@@ -76,7 +75,7 @@ def release(
     """
     _check_files([output], table=table, run=run, curator=curator, file=file, overwrite=force)
     with warnings_as_lines():
-        described = described_run(run, num_records=run.num_records, guide=curator.guide)
+        described = described_run(run, num_records=run.num_records)
         made = _release(table, described, curator, output=output, overwrite=force, quiet=quiet)
         file.write(overwrite=force)
     report_release(made, output, as_json=json)
@@ -129,7 +128,7 @@ def fit(
     """
     _check_files([release_output, output], table=table, run=run, curator=curator, file=file, overwrite=force)
     with warnings_as_lines():
-        described = described_run(run, num_records=run.num_records, guide=curator.guide)
+        described = described_run(run, num_records=run.num_records)
         _check_sampling(sampling, config=described.config)
         made = _release(table, described, curator, output=release_output, overwrite=force, quiet=quiet)
         file.write(overwrite=force)
