@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 import nadpvi as na
 from nadpvi.cli.app import app
+from nadpvi.cli.settings import config_from_options
 from nadpvi.coverage import score_many
 from nadpvi.description import ModelDescription
 from nadpvi.encoding import encode_features
@@ -237,6 +238,24 @@ class TestSuggestion:
             config = na.suggest_config(model, BUDGET, schema=SCHEMA, num_records=5000, guide=guide)
             assert config.curvature_share == 0.0
             assert guide is None or config.guide == guide
+
+    def test_python_keeps_the_pace_as_the_command_line_does(self):
+        chosen = na.suggest_config(COIN, BUDGET, schema=SCHEMA, num_records=5000)
+        found = na.with_kept_pace(chosen, num_steps=600, preconditioner_u=chosen.preconditioner_u / 2)
+        by_option = config_from_options(
+            COIN,
+            BUDGET,
+            schema=SCHEMA,
+            settings=None,
+            num_records=5000,
+            prior_term="public",
+            num_steps=600,
+            preconditioner_u=chosen.preconditioner_u / 2,
+        )
+        assert found == by_option
+        assert found.learning_rate == pytest.approx(chosen.learning_rate / 2)
+        replaced = dataclasses.replace(chosen, num_steps=600)
+        assert replaced.learning_rate == chosen.learning_rate
 
     def test_what_cannot_simulate_is_refused(self):
         silent = na.models.CustomModel(

@@ -31,6 +31,7 @@ from nadpvi.export import ExportedFiles, export_stan
 from nadpvi.guides import FullRank, LowRank, MeanField
 from nadpvi.inference.api import infer
 from nadpvi.interrupts import RunInterrupted
+from nadpvi.planning.pace import with_kept_pace
 from nadpvi.planning.plan import plan
 from nadpvi.planning.published import published_config
 from nadpvi.planning.report import Plan
@@ -61,6 +62,7 @@ __all__ = [
     "plan",
     "Plan",
     "suggest_config",
+    "with_kept_pace",
     "published_config",
     "choose",
     "partial_release",
