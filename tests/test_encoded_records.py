@@ -8,9 +8,10 @@ import pytest
 
 import nadpvi as na
 from nadpvi.description import ModelDescription
-from nadpvi.encoding import encode_features
+from nadpvi.encoding import encode_features, make_design
 from nadpvi.models import BernoulliBeta, CategoricalDirichlet, LogisticRegression, PoissonGamma
 from nadpvi.private.inputs import Reading, read_records
+from nadpvi.private.records import make_records
 
 SCHEMA = na.Schema.from_dict(
     {
@@ -127,3 +128,14 @@ def test_records_are_held_to_their_feature_range():
 def test_a_feature_range_ascends(wrong):
     with pytest.raises(na.SchemaError, match="feature_range must"):
         ranged_schema(feature_range=wrong)
+
+
+@pytest.mark.parametrize("gain", [0, 100])
+def test_features_too_large_for_their_storage_are_refused_by_their_bounds(gain, tmp_path):
+    """One row alone would overflow, or none: the bounds decide, before the table is opened."""
+    design = make_design(SCHEMA, outcome="ill", formula="ill ~ scaled(age, 0, 1e39)")
+    table = {"age": [gain, 0], "ill": ["no", "yes"]}
+    assert make_records(table, design).x.max() in (1.0, 1e39)
+    for source in (table, tmp_path / "absent.csv"):
+        with pytest.raises(na.ArgumentError, match=r"ends at 3\.4e38"):
+            make_records(source, design, storage="float32")

@@ -8,6 +8,7 @@ by row, and whatever they need to know is in the schema or in the formula.
 
 import ast
 import re
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from nadpvi.columns import listed, quoted
@@ -124,6 +125,8 @@ def _with_placeholders(text: str, schema: Schema, *, outcome: str) -> tuple[str,
         prefix += "_v"
     words = {name: f"{prefix}{place}_" for place, name in enumerate(schema.names)}
     pieces = _PIECE.findall(text)
+    if any(not (first[2] or second[2]) for first, second in pairwise(pieces)):
+        raise formula_error("two names stand side by side; put an operator between them, such as + or :")
     parts = []
     for place, (name, word, sign) in enumerate(pieces):
         if sign:
@@ -214,8 +217,8 @@ def _factor(expression: str, method: str, names: dict[str, str], schema: Schema)
         return ColumnFactor(column=names[expression])
     if method == "lookup":
         raise formula_error(
-            f"there is no column {quoted(expression)}; the schema knows {listed(schema.names)}"
-            ", and names with blanks or signs are written in backticks"
+            f"there is no column {quoted(_restored(expression, names))}; the schema knows "
+            f"{listed(schema.names)}, and names with blanks or signs are written in backticks"
         )
     try:
         tree = ast.parse(expression, mode="eval").body

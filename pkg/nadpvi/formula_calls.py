@@ -101,10 +101,8 @@ class _Call:
             if not 0.0 < ends["high"] - ends["low"] < math.inf:
                 raise self._error("needs low below high")
             return CurveFactor(column=inner.column, function=inner.function, span=(ends["low"], ends["high"]))
-        raise formula_error(
-            f"{name}() {_OTHERS.get(name, 'is not among the functions that work row by row')}; it knows "
-            f"{_known_functions()}"
-        )
+        why = _OTHERS.get(name, "is not among the functions that work row by row")
+        raise formula_error(f"{self._names.get(name, name)}() {why}; it knows {_known_functions()}")
 
     def _power(self, tree: ast.Call) -> CurveFactor:
         """Return ``I(x ** k)``."""

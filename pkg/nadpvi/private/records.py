@@ -245,11 +245,16 @@ def make_records(
     Raises
     ------
     ArgumentError
-        If `person` is given without `rng` or with `collapse`, or its column is the outcome or a predictor.
+        If `person` is given without `rng` or with `collapse`, its column is the outcome or a predictor, or
+        some row's features would be too large for `storage`.
     DataError
         If a column is absent, a cell is unusable and its policy is to refuse, or no row is left.
     """
     check_storage(storage)
+    ends = (abs(end) for bound in design.feature_bounds for end in bound)
+    if max(ends, default=0.0) > float(np.finfo(storage).max):
+        # By the bounds: one row alone must not decide whether there is an error.
+        raise ArgumentError('storage="float32" ends at 3.4e38, and features may be larger: use "float64".')
     if person is not None:
         _check_person(person, design, rng)
         if counts is not None:
