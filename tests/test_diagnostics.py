@@ -10,7 +10,7 @@ from collections import Counter
 import numpy as np
 import pandas as pd
 import pytest
-from diagnostics_cases import quadratic_release, quadratic_run
+from diagnostics_cases import POSTERIOR_SD, quadratic_release, quadratic_run
 from scipy import stats
 
 import nadpvi as na
@@ -18,6 +18,7 @@ from nadpvi.config import DPVIConfig
 from nadpvi.diagnostics import Finding, choose_burn_in, diagnose
 from nadpvi.diagnostics.dynamics import Dynamics, contrast_variance, fitted_dynamics, known_dynamics
 from nadpvi.diagnostics.limits import FALSE_ALARM
+from nadpvi.diagnostics.release import diagnose_with
 from nadpvi.diagnostics.released import released_window, window_numbers
 from nadpvi.diagnostics.window import split_means
 from nadpvi.gradient_model import make_trace_sums
@@ -282,6 +283,31 @@ def test_autocorrelated_noise_is_named():
     noise = run["noisy_gradient"]
     run["noisy_gradient"] = np.sqrt(0.9) * noise + 0.33 * np.roll(noise, 1, axis=0)
     assert "autocorrelation" in checks(diagnose(na.Release.from_arrays(**run)))
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_a_short_window_is_a_note_where_the_curvature_was_released(size):
+    """The curvature of the first `size` of five coordinates is known; slow are phi[0] and phi[2]."""
+    run = quadratic_run(**FAULTS["relaxation"], seed=1)
+    # kappa times the curvature is the slope of `quadratic_run`.
+    curvature = np.eye(size) / (POSTERIOR_SD * np.sqrt(800) * run["sampling_rate"])
+    made = na.Release.from_arrays(**run, curvature=curvature, curvature_std=np.full((size, size), 0.01))
+
+    def slow(found, severity):
+        found = [item for item in found.findings if (item.check, item.severity) == ("relaxation", severity)]
+        return {name for item in found for name in item.coordinates}
+
+    # A diagonal curvature is learnt from the trace, whatever was released.
+    unknown = diagnose_with(made, burn_in=None, is_diagonal=True)
+    assert slow(unknown, "warning") == {"phi[0]", "phi[2]"}
+    assert not slow(unknown, "note")
+    known = set(made.phi_labels[:size])
+    found = diagnose(made)
+    assert slow(found, "note") == slow(unknown, "warning") & known
+    assert slow(found, "warning") == slow(unknown, "warning") - known
+    assert slow(found, "note")
+    note = next(item for item in found.findings if item.severity == "note")
+    assert "rest on the one that was released" in note.sentence()
 
 
 def test_too_many_coordinates_are_counted_and_the_worst_shown():

@@ -37,6 +37,8 @@ class Subject(NamedTuple):
         Whether a coordinate is a location of the guide, or else one of its scales.
     guide_sd : ndarray, shape (D,)
         The guide's own sd of a location; 0 for anything else.
+    is_released : ndarray of bool, shape (D,)
+        Whether a coordinate's curvature was released, and is what inference takes it to be.
     is_diagonal : bool
         Whether the curvature is taken to be diagonal.
     has_tau : bool
@@ -48,6 +50,7 @@ class Subject(NamedTuple):
     labels: Sequence[str]
     is_location: BoolArray
     guide_sd: FloatArray
+    is_released: BoolArray
     is_diagonal: bool = True
     has_tau: bool = True
     is_model_prior: bool = False

@@ -126,7 +126,8 @@ def diagnose(release: Release, burn_in: float | Literal["auto"] | None = None) -
         raise ArgumentError(f"release must be a Release (got {type(release).__name__}).")
     if isinstance(burn_in, str) and burn_in == "auto":
         burn_in = choose_burn_in(release)
-    return diagnose_with(release, burn_in=burn_in)
+    # What `infer` takes the curvature to be by itself.
+    return diagnose_with(release, burn_in=burn_in, is_diagonal=release.curvature is None)
 
 
 def diagnose_with(
@@ -186,7 +187,7 @@ def _subject(
     is_diagonal: bool,
 ) -> Subject:
     """Tell the checks which coordinates are locations, and how wide the guide is about them."""
-    size, description = release.dimension, release.description
+    size, description, known = release.dimension, release.description, release.curvature
     guide_sd = np.zeros(size)
     is_location = np.ones(size, dtype=bool)
     if description is not None:
@@ -198,6 +199,7 @@ def _subject(
         labels=release.phi_labels,
         is_location=is_location,
         guide_sd=guide_sd,
+        is_released=np.arange(size) < (0 if is_diagonal or known is None else len(known)),
         is_diagonal=is_diagonal,
         has_tau=has_tau,
         is_model_prior=is_model_prior,

@@ -68,20 +68,34 @@ def check_relaxation(numbers: WindowNumbers, subject: Subject) -> list[Finding |
     """Find a window too short to see the iterates return."""
     times = np.maximum(numbers.relaxation_times, 0.0)
     is_slow = times < FEW_RELAXATIONS
+    narrow = (
+        "the window is short for {who}: it holds {value} relaxation times 1/(lambda*kappa*a) where "
+        "{threshold} are needed, so that intervals may be too narrow",
+        "raise learning_rate_constant (or learning_rate, or learning_rate_factors of these)",
+    )
+    # The window is needed to tell the curvature, and then it is told by what was released.
+    resting = (
+        "the window is short for {who}: it holds {value} relaxation times 1/(lambda*kappa*a) where "
+        "{threshold} would tell the curvature, so that intervals rest on the one that was released",
+        "a prior (or covariates) that expects such records makes suggested steps larger",
+    )
+    found = [
+        *((severity, is_bad, narrow) for severity, is_bad in by_kind(is_slow, subject.is_location)),
+        ("note", is_slow, resting),
+    ]
     return [
         make_finding(
             "relaxation",
             severity=severity,
             labels=subject.labels,
-            is_bad=is_bad,
+            is_bad=is_bad & (subject.is_released == (words is resting)),
             badness=-times,
             value=times,
             threshold=FEW_RELAXATIONS,
-            message="the window is short for {who}: it holds {value} relaxation times 1/(lambda*kappa*a) "
-            "where {threshold} are needed, so that intervals may be too narrow",
-            remedy="raise learning_rate_constant (or learning_rate_factors of these), or take more steps",
+            message=words[0],
+            remedy=words[1],
         )
-        for severity, is_bad in by_kind(is_slow, subject.is_location)
+        for severity, is_bad, words in found
     ]
 
 
