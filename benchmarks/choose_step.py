@@ -1,11 +1,10 @@
-"""Choose the demo's step size on rows and seeds that its reported scores never see.
+"""Choose the step size of settings by hand on rows and seeds that its reported scores never see.
 
 Fits 80 % of UCI Adult's *training* rows (simulated releases, seeds 100, 101, ...) and scores the other 20 %.
 The result goes to ``benchmarks/results/choose-step.json``.
 """
 
 import argparse
-import dataclasses
 
 import numpy as np
 import pandas as pd
@@ -14,7 +13,6 @@ from _shared import machine, write_result
 import nadpvi as na
 from nadpvi.baselines import last_iterate_posterior
 from nadpvi.datasets import ADULT_PREDICTORS, adult_schema, load_adult
-from nadpvi.demo import DEMO_CONFIG
 from nadpvi.scores import predict_rows, score_binary
 
 
@@ -29,7 +27,7 @@ def main() -> None:
     model = na.models.LogisticRegression(outcome="income", predictors=ADULT_PREDICTORS)
     results = []
     for constant in arguments.constants:
-        config = dataclasses.replace(DEMO_CONFIG, learning_rate_constant=constant)
+        config = na.DPVIConfig(num_steps=1000, preconditioner_u=50.0, learning_rate_constant=constant)
         for seed in range(100, 100 + arguments.seeds):
             release = na.release(
                 model,

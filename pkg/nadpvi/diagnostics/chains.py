@@ -245,10 +245,12 @@ def _sampler_findings(stats: xr.Dataset, max_treedepth: int) -> list[Finding]:
     found = []
     diverged = num_divergences(stats)
     if diverged:
+        # Only NUTS has trees, and an adapt_delta.
+        kind, remedy = ("NUTS ", "raise adapt_delta") if "tree_depth" in stats else ("", "raise warmup")
         message = (
-            f"{diverged} of {stats['diverging'].size} NUTS transitions diverged, so parts may be missing"
+            f"{diverged} of {stats['diverging'].size} {kind}transitions diverged, so parts may be missing"
         )
-        found.append(_whole("divergences", diverged, 0, message, "raise adapt_delta"))
+        found.append(_whole("divergences", diverged, 0, message, remedy))
     if "tree_depth" in stats:
         deep = int((stats["tree_depth"].to_numpy() >= max_treedepth).sum())
         if deep:

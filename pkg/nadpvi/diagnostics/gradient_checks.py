@@ -115,6 +115,7 @@ def check_autocorrelation(numbers: WindowNumbers, subject: Subject) -> list[Find
     limit = score / np.sqrt(freedom + score**2)  # the correlation that has this t
     size = np.abs(value)
     is_grave = (size > _LARGE_AUTOCORRELATION) & subject.is_diagonal
+    dense = "use method='dense', " if subject.is_diagonal else ""
     return [
         make_finding(
             "autocorrelation",
@@ -126,7 +127,7 @@ def check_autocorrelation(numbers: WindowNumbers, subject: Subject) -> list[Find
             threshold=limit,
             message="residuals of neighbouring steps are correlated in {who}: {value}, where {threshold} is "
             "the limit, so that gradients hold more than a line and independent noise",
-            remedy="use method='dense', raise burn_in, or lower learning_rate_constant",
+            remedy=f"{dense}raise burn_in, or lower learning_rate_constant (or learning_rate)",
         )
         for severity, is_bad in by_kind(size > limit, is_grave)
     ]
