@@ -124,6 +124,29 @@ def test_exported_program_is_one_text_that_samples_its_data(export, program):
     np.testing.assert_array_equal(fit["theta"], fit["model_parameters"])
 
 
+def test_a_released_curvature_is_left_out_and_said_to_be(release, tmp_path):
+    """A diagonal cannot hold it, and whoever draws from the program would otherwise not know."""
+    arrays = {
+        "phi": release.phi,
+        "noisy_gradient": release.noisy_gradient,
+        "noise_multiplier": release.noise_multiplier,
+        "clip_norm": release.clip_norm,
+        "sampling_rate": release.sampling_rate,
+        "preconditioner": release.preconditioner,
+        "learning_rate": release.learning_rate,
+    }
+    matrix = {"curvature": 50.0 * np.eye(release.phi.shape[1]), "curvature_std": 1.0}
+    without = na.Release.from_arrays(**arrays)
+    plain = na.export_stan(without, data=tmp_path / "a.json", folder=tmp_path / "a")
+    with pytest.warns(UserWarning, match=r"curvature is left out.*method=.dense.") as caught:
+        files = na.export_stan(
+            na.Release.from_arrays(**arrays, **matrix), data=tmp_path / "b.json", folder=tmp_path / "b"
+        )
+    assert len(caught) == 1
+    assert "\n" not in str(caught[0].message)
+    assert files.data.read_text() == plain.data.read_text()
+
+
 def test_burn_in_may_be_chosen_by_the_trace(export, release):
     from nadpvi.diagnostics.burn_in import choose_burn_in
 

@@ -5,6 +5,7 @@ import csv
 import io
 import json
 import os
+import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -22,6 +23,10 @@ __all__ = ["PROGRAMS", "ExportedFiles", "export_stan"]
 
 PROGRAMS = ("gradient_model", "gradient_model_trace", "parameter_model")
 _LABELS = "labels.csv"
+_LEFT_OUT = (
+    "the release's curvature is left out: the exported program has a diagonal one, whose intervals are too "
+    'narrow where coefficients are correlated; infer(method="dense") uses the matrix.'
+)
 
 
 class ExportedFiles(NamedTuple):
@@ -68,6 +73,11 @@ def export_stan(
     -------
     ExportedFiles
 
+    Warns
+    -----
+    UserWarning
+        If the release holds a curvature, a matrix, of which no exported program knows.
+
     Raises
     ------
     ArgumentError
@@ -96,6 +106,8 @@ def export_stan(
     _check_place(place, files, overwrite=overwrite)
     labels = _labels(model, release)
     _write_all(zip(files, (content, text, labels), strict=True), overwrite=overwrite)
+    if release.curvature is not None:
+        warnings.warn(_LEFT_OUT, UserWarning, stacklevel=2)
     return files
 
 
