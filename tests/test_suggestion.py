@@ -20,7 +20,7 @@ from nadpvi.errors import ArgumentError, ModelError
 from nadpvi.inference.many import exact_theta
 from nadpvi.inference.methods import resolve_method
 from nadpvi.made_up import made_up_table, prior_draws
-from nadpvi.planning.predictive import predict_gradients
+from nadpvi.planning.predictive import predict_gradients, predict_information
 from nadpvi.planning.resolve import resolve_config
 from nadpvi.private.replicates import replicate_seeds, simulate_releases, simulate_tables
 
@@ -209,6 +209,25 @@ class TestSuggestion:
         found = predict_gradients(described, num_records=500, num_draws=4, rng=np.random.default_rng(1))
         typical = np.abs(found.gradients.mean(axis=1)) / found.gradients.std(axis=1)
         assert np.median(typical) < 0.1  # gradients vanish on average at the table's own parameters
+
+    @pytest.mark.parametrize("of", ["gradients", "information"])
+    def test_tables_beyond_the_bounds_are_left_out(self, of):
+        """At coefficients of sd 7 some tables reach beyond 9, and beyond 900 none."""
+        wide = na.models.LinearRegression(outcome="wait", predictors=["dose"], prior_sd=40.0)
+        kept = []
+        for bound in (9, 900):
+            columns = {"dose": COLUMNS["dose"], "wait": {"kind": "real", "lower": -bound, "upper": bound}}
+            schema = na.Schema.from_dict({"columns": columns})
+            described, rng = (
+                ModelDescription(model=wide, schema=schema, guide=na.MeanField()),
+                np.random.default_rng(1),
+            )
+            if of == "gradients":
+                found = predict_gradients(described, num_records=500, num_draws=4, rng=rng).gradients
+            else:
+                found = predict_information(described, rng=rng)
+            kept.append(len(found))
+        assert 0.5 * kept[1] < kept[0] < 0.95 * kept[1]
 
     def test_a_loose_budget_raises_the_sampling_rate(self):
         """At epsilon 10 and rate 0.1, 300 steps would leave the regime in which subsampling pays."""

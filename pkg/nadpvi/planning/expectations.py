@@ -1,6 +1,7 @@
 """What a run can be expected to tell, from public knowledge alone: curvature, noise and how fast it moves.
 
-Everything is averaged over the prior. Write N for the number of records, J for the expected information of
+Variances are medians over tables that the prior draws, since an average of the information would be that of
+the few tables that tell most. For each, write N for the number of records, J for the expected information of
 one (`nadpvi.planning.curvature`), kappa for the sampling rate, n for the steps of the window and P for the
 prior's covariance. The negative ELBO has curvature ``H = N J + P^-1`` in the locations; locations and scales
 do not interact to this order, nor scales among each other. Near the optimum phi_star a step's noisy gradient
@@ -32,9 +33,17 @@ from nadpvi.planning.curvature import (
     mean_field_of,
     scale_optimum,
 )
+from nadpvi.planning.predictive import predict_information
 from nadpvi.settings import Settings
 
-__all__ = ["ExpectedRun", "LocationSpread", "expect_run", "location_spread", "step_covariance"]
+__all__ = [
+    "ExpectedRun",
+    "LocationSpread",
+    "expect_run",
+    "location_spread",
+    "step_covariance",
+    "typical_spread",
+]
 
 Array = NDArray[np.float64]
 
@@ -83,7 +92,7 @@ class ExpectedRun(NamedTuple):
     norms : ndarray
         Norms of made-up records' gradients at the optimum.
     evenness : float
-        Share of the prior's draws that the averages rest on.
+        Share of the prior's draws that an average of the information rests on.
     """
 
     prior_sd: Array
@@ -117,10 +126,9 @@ def expect_run(
     _, prior_sd = description.model.prior_moments(description.design)
     located, _ = np.split(noise_std, [len(prior_sd)])
     information = expected_information(description, rng=rng)
-    covariance = step_covariance(
-        information, prior_sd=prior_sd, noise_std=located, num_records=num_records, settings=settings
-    )
-    learnt = num_records * np.diag(information)
+    tables = predict_information(description, rng=rng.spawn(1)[0])
+    tables = tables if len(tables) else information[None]
+    learnt = num_records * np.median(np.einsum("mkk->mk", tables), axis=0)
     curvature = learnt + prior_sd**-2.0
     u = scale_optimum(guide, curvature)
     curvature_u = guide.scale_curvature(u)
@@ -134,13 +142,13 @@ def expect_run(
     scale_error = window_noise[len(prior_sd) :] / curvature_u * np.sqrt(curvature_u / 2.0)
     return ExpectedRun(
         prior_sd=prior_sd,
-        spread=location_spread(
-            information,
+        spread=typical_spread(
+            tables,
             prior_sd=prior_sd,
-            covariance=covariance,
+            noise_std=located,
             num_records=num_records,
             num_window_steps=num_window_steps,
-            sampling_rate=rate,
+            settings=settings,
         ),
         margin=_margin(learnt, prior_sd=prior_sd, window_noise=window_noise[: len(prior_sd)]),
         scale_error=scale_error,
@@ -162,6 +170,53 @@ def _margin(learnt: Array, *, prior_sd: Array, window_noise: Array) -> Array:
     with np.errstate(divide="ignore"):
         margin: Array = learnt / needed
     return margin
+
+
+def typical_spread(
+    tables: Array,
+    *,
+    prior_sd: Array,
+    noise_std: Array,
+    num_records: int,
+    num_window_steps: int,
+    settings: Settings,
+) -> LocationSpread:
+    """Return the medians over tables of the locations' variances; of `added`, what makes up the sum's median.
+
+    Parameters
+    ----------
+    tables : ndarray, shape (M, K, K)
+        Each table's J.
+    prior_sd, noise_std : ndarray, shape (K,)
+        As for `step_covariance`.
+    num_records, num_window_steps, settings
+        N, n, and for kappa and the Monte Carlo draws.
+    """
+    found = [
+        location_spread(
+            information,
+            prior_sd=prior_sd,
+            covariance=step_covariance(
+                information,
+                prior_sd=prior_sd,
+                noise_std=noise_std,
+                num_records=num_records,
+                settings=settings,
+            ),
+            num_records=num_records,
+            num_window_steps=num_window_steps,
+            sampling_rate=settings.sampling_rate,
+        )
+        for information in tables
+    ]
+    non_private = np.median([one.non_private for one in found], axis=0)
+    private = np.median([one.non_private + one.added for one in found], axis=0)
+    return LocationSpread(
+        non_private=non_private,
+        trace=np.median([one.trace for one in found], axis=0),
+        added=private - non_private,
+        learnable=np.median([one.learnable for one in found], axis=0),
+    )
 
 
 def location_spread(

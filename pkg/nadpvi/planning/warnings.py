@@ -29,7 +29,7 @@ def plan_warnings(plan: Plan, *, lost_share: NDArray[np.float64], evenness: floa
         Which part, in [0, 1], of what the records could take off each parameter's prior variance the noise
         takes away.
     evenness : float
-        Share of the prior's draws that the plan's averages rest on.
+        Share of the prior's draws that an average of the information rests on.
     """
     return tuple(
         line
@@ -59,9 +59,9 @@ def _averages(evenness: float) -> list[str]:
     if evenness >= _UNEVEN_SHARE:
         return []
     return [
-        f"the prior is wide: {evenness:.1%} of its draws hold nearly all the information that this plan's "
-        "averages count, so that most runs will tell less than it says, and move more slowly. Choose "
-        "prior_mean and prior_sd that expect the outcomes you expect."
+        f"the prior is wide: {evenness:.1%} of its draws hold nearly all the information, so that tables "
+        "differ, and what this plan says of a typical one is far off for others. Choose prior_mean and "
+        "prior_sd that expect the outcomes you expect."
     ]
 
 
