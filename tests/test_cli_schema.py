@@ -106,6 +106,12 @@ WRONG = {
     "two persons": (["a", "b:person", "c:person"], "a second person column"),
     "no rows of a person": (["a", "b:person:0"], "max_rows must be a whole number"),
     "unprintable": (["a\x1bb:count:3"], "unprintable"),
+    "unprintable with one bound": (["a\nb:real:3"], "write both bounds, as in NAME:real:0,100"),
+    "infinite": (["a:real:1e400,1"], "lower must be finite"),
+    "person twice": (["a", "b:person", "b:real:0,1"], '"b": is described twice'),
+    "two columns of counts": (["a", "b:counts", "c:counts"], "a second counts column"),
+    "no records": (["a", "n:counts:0"], "lower must be below upper"),
+    "person and counts": (["a", "b:person", "n:counts"], "a person or counts, not both"),
     "absent codebook": (["--codebook", "absent.csv"], "absent.csv does not exist"),
     "output is the codebook": (["--codebook", "people.csv", "-o", "people.csv", "--force"], "input"),
 }
@@ -245,3 +251,15 @@ def test_every_kind_can_be_typed():
         text, num_open = schema_skeleton([column_from_text(f"x:{kind}")])
         assert num_open == {"real": 2}.get(kind, 1)
         assert f'kind = "{kind}"' in text
+
+
+def test_a_frequency_table_s_column_can_be_typed_or_listed(folder: Path):
+    (folder / "book.csv").write_text("name,kind,upper,unknown\nn,counts,500,drop\n")
+    for given, upper in ((["n:counts"], 10**10), (["n:counts:500"], 500), (["--codebook", "book.csv"], 500)):
+        done = run_here("schema", "init", "age:real:0,9", *given, "-o", "s.toml", "--force")
+        assert (done.returncode, done.stderr.splitlines()[0][:7]) == (0, "schema:")
+        counts = na.Schema.from_toml("s.toml").counts
+        assert counts is not None
+        assert (counts.column, counts.upper) == ("n", upper)
+    assert counts.unknown == "drop"
+    assert "counts: n, up to 500 records a row" in run_here("schema", "check", "s.toml").stdout

@@ -12,7 +12,7 @@ from typing import Any
 from nadpvi.column_rules import PLACEHOLDER
 from nadpvi.columns import KINDS, column_from_dict, listed, quoted
 from nadpvi.errors import SchemaError
-from nadpvi.schema import Person
+from nadpvi.row_columns import Counts, Person
 from nadpvi.tables import read_table
 
 __all__ = ["CODEBOOK_COLUMNS", "column_from_text", "columns_from_codebook", "schema_skeleton"]
@@ -21,7 +21,12 @@ CODEBOOK_COLUMNS = (
     "name", "kind", "lower", "upper", "levels", "transform", "coding", "missing", "unknown", "missing_values",
     "max_rows",
 )  # fmt: skip
-_OTHER_KINDS = ("person",)
+# Columns that say what a row is, and what a skeleton of one holds besides its name.
+_SPECIAL: dict[str, tuple[type[Person] | type[Counts], dict[str, Any]]] = {
+    "person": (Person, {"max_rows": 1}),
+    "counts": (Counts, {}),
+}
+_ALL_KINDS = (*KINDS, *_SPECIAL)
 _LISTS = ("levels", "missing_values")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 _NEEDED = {"real": ("lower", "upper"), "count": ("upper",)}
@@ -45,7 +50,8 @@ def column_from_text(text: str) -> dict[str, str]:
     """Return what ``NAME``, ``NAME:KIND`` or ``NAME:KIND:DETAIL`` says of a column.
 
     The detail of a number is its bounds, ``18,90`` (of a count also the upper one alone); that of levels, the
-    levels with commas between them.
+    levels with commas between them; that of a person the most rows, of the counts of a frequency table the
+    largest count.
 
     Examples
     --------
@@ -54,26 +60,27 @@ def column_from_text(text: str) -> dict[str, str]:
     >>> column_from_text("height in cm")
     {'name': 'height in cm', 'kind': 'real'}
     """
-    kinds = "|".join((*KINDS, *_OTHER_KINDS))
+    kinds = "|".join(_ALL_KINDS)
     found = re.fullmatch(rf"(.+?):({kinds})(?::(.*))?", text, re.DOTALL)
     if found is None:
         other = re.fullmatch(r".+?:(\w*)(?::.*)?", text, re.DOTALL)
         if other is not None:
             raise SchemaError(
                 f"column {quoted(text)}: unknown kind {quoted(other.group(1))}; known ones are "
-                f"{listed((*KINDS, *_OTHER_KINDS))}"
+                f"{listed(_ALL_KINDS)}"
             )
         return {"name": text, "kind": "real"}
     name, kind, detail = found.groups()
     if not detail:
         return {"name": name, "kind": kind}
-    if kind == "person":
-        return {"name": name, "kind": kind, "max_rows": detail}
+    if kind in _SPECIAL:
+        return {"name": name, "kind": kind, "max_rows" if kind == "person" else "upper": detail}
     if kind not in _NEEDED:
         return {"name": name, "kind": kind, "levels": detail.replace(",", "|")}
     ends = detail.split(",")
     if len(ends) > 2 or (len(ends) == 1 and kind == "real"):
-        raise SchemaError(f"column {quoted(name)}: write both bounds, as in {name}:{kind}:0,100")
+        shown = name if name.isprintable() else "NAME"
+        raise SchemaError(f"column {quoted(name)}: write both bounds, as in {shown}:{kind}:0,100")
     return {"name": name, "kind": kind} | dict(zip(("lower", "upper")[-len(ends) :], ends, strict=True))
 
 
@@ -123,30 +130,31 @@ def schema_skeleton(columns: Sequence[Mapping[str, str]]) -> tuple[str, int]:
     True
     """
     described: dict[str, dict[str, Any]] = {}
-    person: dict[str, Any] = {}
+    special: dict[str, dict[str, Any]] = {}
     for given in columns:
         name, kind = given.get("name", ""), given.get("kind", "")
-        if kind not in (*KINDS, *_OTHER_KINDS):
+        if kind not in _ALL_KINDS:
             raise SchemaError(
-                f"column {quoted(name)}: kind must be one of {listed((*KINDS, *_OTHER_KINDS))} "
-                f"(got {quoted(kind)})"
+                f"column {quoted(name)}: kind must be one of {listed(_ALL_KINDS)} (got {quoted(kind)})"
             )
-        if name in described or (kind == "person" and person):
-            what = "a second person column" if kind == "person" else "described twice"
+        if kind in special or name in (*described, *(other["column"] for other in special.values())):
+            what = f"a second {kind} column" if kind in special else "described twice"
             raise SchemaError(f"column {quoted(name)}: is {what}; remove one")
         settings = {
             key: _value(key, text, kind) for key, text in given.items() if key not in ("name", "kind")
         }
-        if kind == "person":
-            person = {"column": name, "max_rows": 1} | settings
+        if kind in _SPECIAL:
+            made, defaults = _SPECIAL[kind]
+            special[kind] = {"column": name} | defaults | settings
+            made.from_dict(special[kind])
         else:
             described[name] = _column(name, kind, settings)
     if not described:
         raise SchemaError("name at least one column, as in: nadpvi schema init age:real:18,90 sex:binary")
-    if person:
-        Person.from_dict(person)
+    if len(special) > 1:
+        raise SchemaError("a schema has a person or counts, not both: a person's rows come one by one")
     parts = [_section({"columns": {name: column}}, kind=column["kind"]) for name, column in described.items()]
-    parts += [_section({"person": person})] if person else []
+    parts += [_section({kind: settings}) for kind, settings in special.items()]
     text = "\n".join((_HEAD, *parts))
     return text, sum(f'"{PLACEHOLDER}"' in line for line in text.split("\n"))
 
@@ -175,7 +183,7 @@ def _value(key: str, text: str, kind: str) -> Any:
     if not is_number or not _NUMBER.fullmatch(text.strip()):
         return text
     number = float(text)
-    return int(number) if number == int(number) and abs(number) < 2**53 else number
+    return int(number) if abs(number) < 2**53 and number == int(number) else number
 
 
 def _section(content: Mapping[str, Any], *, kind: str = "") -> str:

@@ -29,7 +29,7 @@ def init(
         typer.Argument(
             metavar="COLUMNS",
             help="Columns as NAME, NAME:KIND or NAME:KIND:DETAIL. KIND is real, count, binary, categorical, "
-            "ordered or person; DETAIL are bounds (0,100) or levels (no,yes).",
+            "ordered, person or counts (of a frequency table); DETAIL are bounds (0,100) or levels (no,yes).",
         ),
     ] = None,
     codebook: Annotated[
@@ -124,6 +124,8 @@ def _print(schema: Schema, design: Design | None) -> None:
     print_frame(frame, title=f"{len(schema.columns)} columns", formats=_FORMATS)
     if schema.person is not None:
         print_text(f"person: {schema.person.column}, up to {schema.person.max_rows} rows each")
+    if schema.counts is not None:
+        print_text(f"counts: {schema.counts.column}, up to {schema.counts.upper} records a row")
     if design is not None:
         print_text(
             f"outcome: {design.outcome}; {design.num_features} coefficients, no row of features longer than "
