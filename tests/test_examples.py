@@ -1,4 +1,7 @@
-"""The examples run, at small size, and find what is there to be found; R files name what export writes."""
+"""The examples run, at small size, and find what is there to be found; R files name what export writes.
+
+R itself: tests/test_r.py.
+"""
 
 import csv
 import importlib.util
@@ -95,6 +98,9 @@ def exported(tmp_path_factory):
         config=na.DPVIConfig(num_steps=20),
     )
     na.export_stan(release, data=folder / "data.json", folder=folder / "stan-program")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", na.InferenceWarning)
+        na.infer(release, method="exact", draws=10, chains=2).save(folder / "posterior.nc")
     return folder
 
 
@@ -106,12 +112,12 @@ def labels(exported):
 
 
 class TestR:
-    """R is not here: what can be checked is every file, variable and label that the R files name."""
+    """Whether R is here or not: every file, variable and label that the R files name."""
 
     @pytest.mark.parametrize("path", R_FILES, ids=lambda path: path.name)
     def test_files_that_are_read_are_those_that_are_written(self, path, exported):
         text = path.read_text(encoding="utf-8")
-        named = set(re.findall(r'"((?:stan-program/)?[\w.]+\.(?:stan|json|csv))"', text))
+        named = set(re.findall(r'"((?:stan-program/)?[\w.]+\.(?:stan|json|csv|nc))"', text))
         assert named, "no file is named"
         assert {name for name in named if not (exported / name).is_file()} == set()
 
@@ -124,8 +130,9 @@ class TestR:
             assert re.search(rf"\b{name}\b\s*(=|;)", program), f"{name} is not in the program"
             assert f"{name}[1]" in labels, f"{name} has no label"
 
-    def test_labels_are_those_of_the_tutorials_release(self, labels):
-        text = (EXAMPLES / "r" / "predict.R").read_text(encoding="utf-8")
+    @pytest.mark.parametrize("name", ["predict.R", "read_posterior.R"])
+    def test_labels_are_those_of_the_tutorials_release(self, name, labels):
+        text = (EXAMPLES / "r" / name).read_text(encoding="utf-8")
         used = re.findall(r'^  "(.+?)" = ', text, re.MULTILINE)
         assert len(used) == 4
         ours = [label for variable, label in labels.items() if variable.startswith("model_parameters[")]

@@ -1,6 +1,4 @@
 # Predictions from the draws that posterior.R saved, for the tutorial's people (docs/tutorial.md).
-#
-# Untried, like posterior.R: see there.
 
 library(cmdstanr)
 library(posterior)
