@@ -72,6 +72,7 @@ def test_noise_aware_scores_are_better_than_those_of_the_last_iterate():
     """On three simulated releases; the means over more are in docs/results.md."""
     model = na.models.LogisticRegression(outcome="income", predictors=ADULT_PREDICTORS)
     train, test = load_adult("train"), load_adult("test")
+    errors = []
     for seed in range(3):
         made = na.release(
             model,
@@ -85,6 +86,8 @@ def test_noise_aware_scores_are_better_than_those_of_the_last_iterate():
         aware, naive = (score_binary(predict_rows(posterior, test)) for posterior in pair)
         assert aware.log_score > naive.log_score
         assert aware.brier < naive.brier
+        errors.append(aware.calibration_error - naive.calibration_error)
+    assert sum(errors) < 0.0
 
 
 def test_example_runs():
