@@ -419,3 +419,22 @@ class TestNames:
         bare = xr.Dataset({"b": (("draw", "coefficient"), np.zeros((400, 3)))})
         with pytest.raises(na.ArgumentError, match=r"b must have dims \(chain, draw"):
             na.Posterior(groups={"posterior": bare})
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_view_of_a_file_in_memory_is_released_whether_or_not_it_was_written(made, tmp_path, is_there):
+    """Python 3.13 says "Exception ignored" where a buffer and its view are collected together."""
+    path = tmp_path / "release.nc"
+    if is_there:
+        path.write_bytes(b"mine")
+    content = storage.to_netcdf(made.to_dataset())
+    whole = bytes(content)
+    if is_there:
+        with pytest.raises(na.FileError, match="exists"):
+            storage.write_bytes(content, path)
+    else:
+        storage.write_bytes(content, path)
+    assert path.read_bytes() == (b"mine" if is_there else whole)
+    if isinstance(content, memoryview):  # older xarrays return bytes
+        with pytest.raises(ValueError, match="released"):
+            len(content)

@@ -34,7 +34,30 @@ def invoke():
     return lambda *arguments: CliRunner().invoke(app, list(arguments))
 
 
+def bare(look: Look) -> None:
+    """As Python 3.13 has docstrings: without indentation."""
+
+
+bare.__doc__ = "Paint.\n\nExample:\n  paint house \\\n    --size 3\n"
+
+
+def indented(look: Look) -> None:
+    r"""Paint.
+
+    Example:
+      paint house \
+        --size 3
+    """
+
+
 class TestGroups:
+    @pytest.mark.parametrize("command", [bare, indented])
+    def test_lines_of_an_example_are_kept(self, command):
+        app = typer.Typer(rich_markup_mode=None)
+        app.command()(with_groups(command))
+        shown = CliRunner().invoke(app, ["--help"]).output
+        assert "  Example:\n    paint house \\\n      --size 3\n" in shown
+
     def test_the_dataclass_is_filled_in(self, invoke):
         done = invoke("house", "--size", "3", "--loud")
         assert done.output == "house Look(size=3, colour='red') True\n"

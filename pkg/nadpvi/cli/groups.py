@@ -34,8 +34,8 @@ def with_groups(command: Command) -> Command:
     called.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
     called.__annotations__ = {option.name: option.annotation for option in options}
     called.__name__ = command.__name__
-    # The mark keeps the lines of an example as they are.
-    called.__doc__ = (command.__doc__ or "").replace("    Example:", "    \b\n    Example:")
+    # The mark keeps the lines of an example as they are. From Python 3.13 on docstrings have no indentation.
+    called.__doc__ = inspect.cleandoc(command.__doc__ or "").replace("\nExample:", "\n\b\nExample:")
     return called
 
 

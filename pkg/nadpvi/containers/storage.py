@@ -153,13 +153,23 @@ def write_bytes(
 ) -> Path:
     """Write a file, whole or not at all, and return its path; a private one only its owner can read.
 
+    A view is released, whatever happens.
+
     Raises
     ------
     FileError
         If the place is unsuitable (`check_writable`), writing failed, or, without `overwrite`, another
         process has made the file meanwhile. No half-written file is left.
     """
-    target = check_writable(path, overwrite=overwrite, is_private=private)
+    # From Python 3.13 on a buffer that is collected with its view, as after an error, complains on stderr.
+    with content if isinstance(content, memoryview) else contextlib.nullcontext():
+        return _write(
+            content, check_writable(path, overwrite=overwrite, is_private=private), overwrite, private
+        )
+
+
+def _write(content: memoryview | bytes, target: Path, overwrite: bool, private: bool) -> Path:
+    """Write to a file aside and give it its name."""
     aside = target.with_name(f".nadpvi-{secrets.token_hex(8)}.part")
     try:
         mode = 0o600 if private else 0o666
