@@ -316,6 +316,9 @@ class TestPlan:
         frame = made.to_frame()
         assert list(frame.index) == list(made.names)
         np.testing.assert_allclose(frame["noise_over_prior"] * frame["prior_sd"], frame["noise_sd"])
+        np.testing.assert_allclose(
+            (1.0 - frame["privacy_share"]) * frame["private_sd"] ** 2, frame["non_private_sd"] ** 2
+        )
         text = str(made)
         for word in ("noise multiplier", "learning rate", "relaxation", "release file", "job[b]"):
             assert word in text

@@ -24,8 +24,8 @@ _COLUMNS = {
     "non_private_sd": "{:.3g}",
     "noise_sd": "{:.3g}",
     "private_sd": "{:.3g}",
+    "privacy_share": "{:.0%}",
     "noise_over_prior": "{:.2f}",
-    "noise_over_non_private": "{:.2f}",
     "margin": "{:.3g}",
     "relaxation_steps": "{:.0f}",
 }
@@ -159,13 +159,17 @@ class Plan:
         return is_told
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row a parameter: its standard deviations, their ratios, and its speed."""
+        """Return one row a parameter: its standard deviations, their ratios, and its speed.
+
+        `privacy_share` is the part of the private variance that the noise adds; the rest is the data's own.
+        """
         half = len(self.names)
         columns = {
             "prior_sd": self.prior_sd,
             "non_private_sd": self.non_private_sd,
             "noise_sd": self.noise_sd,
             "private_sd": self.private_sd,
+            "privacy_share": (self.noise_sd / self.private_sd) ** 2,
             "noise_over_prior": self.noise_sd / self.prior_sd,
             "noise_over_non_private": self.noise_sd / self.non_private_sd,
             "trace_sd": self.trace_sd,
