@@ -45,11 +45,12 @@ from nadpvi.privacy.randomness import make_streams
 from nadpvi.private.aligned import aligned_step, image
 from nadpvi.private.batches import block_rows
 from nadpvi.private.dpsgd import release_gradient
-from nadpvi.private.dpvi import State, public_gradient, run
+from nadpvi.private.dpvi import State, run
 from nadpvi.private.gradients import autograd_route
 from nadpvi.private.keeping import Keeper
 from nadpvi.private.records import Records, make_records
 from nadpvi.private.routes.location import location_route
+from nadpvi.public_term import public_gradient
 from nadpvi.settings import make_settings
 
 MODELS, GUIDES = test_models.EXAMPLES, test_guides.EXAMPLES

@@ -30,9 +30,9 @@ from nadpvi.models import (
 from nadpvi.models.base import ExponentialFamily, LinearModel, Model, SimulatingModel
 from nadpvi.models.parameters import unconstrained_labels
 from nadpvi.private.dpsgd import clipped_sum
-from nadpvi.private.dpvi import prior_score
 from nadpvi.private.dry_run import check_model
 from nadpvi.private.gradients import autograd_route, gradient_function
+from nadpvi.public_term import prior_score
 from nadpvi.schema import Schema
 
 SCHEMA = Schema.from_dict(

@@ -17,9 +17,9 @@ from nadpvi.models.base import RecordBatch
 from nadpvi.privacy.noise import GRID_UNITS, NoNoise
 from nadpvi.privacy.randomness import make_streams
 from nadpvi.private.batches import Block, evaluated
-from nadpvi.private.dpvi import public_gradient
 from nadpvi.private.gradients import autograd_route
 from nadpvi.private.records import Records, make_records
+from nadpvi.public_term import public_gradient
 from nadpvi.settings import make_settings
 
 

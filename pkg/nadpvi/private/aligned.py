@@ -25,9 +25,10 @@ from nadpvi.privacy.noise import NoiseSource
 from nadpvi.privacy.randomness import Streams
 from nadpvi.private.batches import Workspace, block_rows
 from nadpvi.private.dpsgd import release_gradient
-from nadpvi.private.dpvi import State, public_gradient, sampled_sum
+from nadpvi.private.dpvi import State, sampled_sum
 from nadpvi.private.records import Records
 from nadpvi.private.routes.location import location_route
+from nadpvi.public_term import public_gradient
 from nadpvi.settings import Settings
 
 __all__ = ["aligned_step", "image"]

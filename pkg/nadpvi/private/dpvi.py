@@ -1,17 +1,14 @@
 """DP-SGD variational inference: from private records to a `Release`. Private side."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nadpvi.callbacks import StepDone
-from nadpvi.description import ModelDescription
-from nadpvi.encoding import Design
 from nadpvi.errors import DivergenceError
 from nadpvi.guides.antithetic import draw_antithetic
-from nadpvi.models.base import Model
 from nadpvi.privacy.noise import NoiseSource
 from nadpvi.privacy.randomness import Streams
 from nadpvi.privacy.sampling import poisson_sample
@@ -20,9 +17,10 @@ from nadpvi.private.dpsgd import check_exact_sums, clipped_sum, release_gradient
 from nadpvi.private.gradients import GradientFunction, gradient_function, with_shared_term
 from nadpvi.private.keeping import Keeper
 from nadpvi.private.records import Records
+from nadpvi.public_term import public_gradient
 from nadpvi.settings import Settings
 
-__all__ = ["State", "StepFunction", "public_gradient", "run", "sampled_sum", "step"]
+__all__ = ["State", "StepFunction", "run", "sampled_sum", "step"]
 
 Array = NDArray[np.float64]
 
@@ -171,42 +169,6 @@ def sampled_rows(
         return records.sampler.draw(streams.subsample, sampling_rate=sampling_rate)
     units = poisson_sample(streams.subsample, num_records=records.num_units, sampling_rate=sampling_rate)
     return records.rows_of(units), None
-
-
-def public_gradient(
-    description: ModelDescription, *, phi: Array, standard_normal: Array, theta: Array | None = None
-) -> Array:
-    """Return the gradient of -E_q log p(theta) - entropy(q), shape (D,): no record is involved.
-
-    Parameters
-    ----------
-    description : ModelDescription
-        Gives the prior and the guide.
-    phi : ndarray, shape (D,)
-        Current iterate.
-    standard_normal : ndarray, shape (S, K)
-        Noise of the step's shared draws.
-    theta : ndarray, shape (S, K), optional
-        The draws, if they are known.
-    """
-    guide = description.guide
-    if theta is None:
-        theta = guide.draw(phi, standard_normal)
-    score = prior_score(description.model, theta, design=description.design)
-    expected = guide.pull_back(phi, theta_gradient=score, standard_normal=standard_normal)
-    gradient: Array = -expected - guide.entropy_gradient(phi)
-    return gradient
-
-
-def prior_score(model: Model, theta: Array, *, design: Design) -> Array:
-    """Return the gradient of the model's log prior, by its own formula where it has one, else by autodiff."""
-    formula: Callable[[Array, Design], Array] | None = getattr(model, "log_prior_gradient", None)
-    if formula is not None:
-        return formula(theta, design)
-    from autograd import grad
-
-    gradient: Array = grad(lambda value: model.log_prior(value, design).sum())(theta)
-    return gradient
 
 
 def run(

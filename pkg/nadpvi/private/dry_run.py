@@ -16,7 +16,6 @@ from nadpvi.made_up import edge_records, prior_draws
 from nadpvi.models.base import RecordBatch
 from nadpvi.models.prior_check import check_log_prior, gradient_of
 from nadpvi.private.batches import block_rows
-from nadpvi.private.dpvi import prior_score
 from nadpvi.private.gradients import autograd_route
 from nadpvi.private.score import SCORE_ROWS
 from nadpvi.private.separation import check_crowd, check_places, check_separate
@@ -29,6 +28,7 @@ from nadpvi.private.trial import (
     name_of,
     value_of,
 )
+from nadpvi.public_term import prior_score
 
 __all__ = ["check_model", "warn_of_failure"]
 

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from nadpvi.privacy.noise import NoiseSource
 from nadpvi.private.aligned import image
 from nadpvi.private.dpsgd import release_gradient
-from nadpvi.private.dpvi import public_gradient
 from nadpvi.private.replicates.rows import Slots
 from nadpvi.private.replicates.steps import GroupState, clipped_sums
+from nadpvi.public_term import public_gradient
 from nadpvi.settings import Settings
 
 __all__ = ["aligned_group_step"]

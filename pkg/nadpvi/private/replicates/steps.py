@@ -14,9 +14,9 @@ from nadpvi.guides import Guide
 from nadpvi.models.base import ExponentialFamily
 from nadpvi.privacy.noise import NoiseSource
 from nadpvi.private.dpsgd import clip_weights, release_gradient
-from nadpvi.private.dpvi import public_gradient
 from nadpvi.private.replicates.rows import Slots
 from nadpvi.private.routes.rows import DenseGradients
+from nadpvi.public_term import public_gradient
 from nadpvi.settings import Settings
 
 __all__ = ["GroupState", "clipped_sums", "statistic_gradients", "step"]
