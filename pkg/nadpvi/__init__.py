@@ -6,6 +6,7 @@ like. See the README for the road from a private table to an honest posterior.
 
 from nadpvi import models
 from nadpvi.callbacks import StepDone
+from nadpvi.clipping.api import correct_clipping
 from nadpvi.config import DPVIConfig
 from nadpvi.containers.posterior import Posterior
 from nadpvi.containers.release import Release
@@ -69,6 +70,7 @@ __all__ = [
     "release",
     "resume",
     "infer",
+    "correct_clipping",
     "diagnose",
     "Diagnostics",
     "Finding",

@@ -107,3 +107,8 @@ class BernoulliBeta(ConjugateModel):
         """Return 0.0 or 1.0 for each theta, (..., 1) -> (...)."""
         outcomes: Array = (rng.random(theta.shape[:-1]) < expit(theta[..., 0])).astype(np.float64)
         return outcomes
+
+    def outcome_quantile(self, theta: Array, share: Array) -> Array:
+        """Return 1.0 for the largest shares, as many as the probability says, (..., 1) -> (...)."""
+        outcomes: Array = (share > expit(-theta[..., 0])).astype(np.float64)
+        return outcomes

@@ -142,8 +142,12 @@ class CategoricalDirichlet(ConjugateModel):
 
     def draw_outcomes(self, theta: Array, *, rng: np.random.Generator) -> Array:
         """Return a level's code, 0.0 to C - 1, for each theta, (..., K) -> (...)."""
+        return self.outcome_quantile(theta, rng.random(theta.shape[:-1]))
+
+    def outcome_quantile(self, theta: Array, share: Array) -> Array:
+        """Return the code of the level that a share falls on, levels in their order, (..., K) -> (...)."""
         below = np.cumsum(self.mean_outcome(theta)[..., :-1], axis=-1)
-        codes: Array = (rng.random(theta.shape[:-1])[..., None] >= below).sum(axis=-1).astype(np.float64)
+        codes: Array = (share[..., None] >= below).sum(axis=-1).astype(np.float64)
         return codes
 
     def _breaks(self, theta: Array) -> tuple[Array, Array]:

@@ -103,6 +103,13 @@ class ConjugateModel(ABC):
     def draw_outcomes(self, theta: Array, *, rng: np.random.Generator) -> Array:
         """Return one outcome for each theta, (..., K) -> (...)."""
 
+    @abstractmethod
+    def outcome_quantile(self, theta: Array, share: Array) -> Array:
+        """Return the outcome that so large a share of outcomes is at most, 0 < share < 1.
+
+        Theta (..., K) and shares (...) broadcast against each other.
+        """
+
     def design(self, schema: Schema) -> Design:
         """Return the design: the outcome's coding, and no features.
 

@@ -84,3 +84,8 @@ class ExponentialGamma(GammaRate):
         """Return one waiting time for each theta, (..., 1) -> (...)."""
         waits: Array = rng.standard_exponential(theta.shape[:-1]) * self.mean_outcome(theta)
         return waits
+
+    def outcome_quantile(self, theta: Array, share: Array) -> Array:
+        """Return the waiting time that a share of waits does not exceed, (..., 1) -> (...)."""
+        waits: Array = -np.log1p(-share) * self.mean_outcome(theta)
+        return waits

@@ -7,6 +7,7 @@ from typing import ClassVar
 import autograd.numpy as anp
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from nadpvi.checks import check_positive, check_real
 from nadpvi.design import Design
@@ -140,4 +141,9 @@ class Normal(ConjugateModel):
         """Return one measurement for each theta, (..., 2) -> (...)."""
         noise = rng.standard_normal(theta.shape[:-1])
         measurements: Array = theta[..., 0] + bounded_exp_slope(0.5 * theta[..., 1]) * noise
+        return measurements
+
+    def outcome_quantile(self, theta: Array, share: Array) -> Array:
+        """Return the measurement that a share of them does not exceed, (..., 2) -> (...)."""
+        measurements: Array = theta[..., 0] + bounded_exp_slope(0.5 * theta[..., 1]) * ndtri(share)
         return measurements

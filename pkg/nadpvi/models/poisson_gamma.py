@@ -75,3 +75,11 @@ class PoissonGamma(GammaRate):
         """Return one count for each theta, (..., 1) -> (...)."""
         rate = np.exp(np.minimum(theta[..., 0], _LARGEST_LOG_RATE))
         return rng.poisson(rate).astype(np.float64)
+
+    def outcome_quantile(self, theta: Array, share: Array) -> Array:
+        """Return the count that a share of counts does not exceed, (..., 1) -> (...)."""
+        from scipy.stats import poisson
+
+        rate = np.exp(np.minimum(theta[..., 0], _LARGEST_LOG_RATE))
+        counts: Array = poisson.ppf(share, rate)
+        return counts
