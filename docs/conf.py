@@ -16,7 +16,19 @@ release = version = installed_version("nadpvi")
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc"]
 root_doc = "docs/index"
 include_patterns = ["docs/**", "benchmarks/results/*.md", "README.md", "CHANGELOG.md", "CONTRIBUTING.md"]
-exclude_patterns = [".*", "build", "dist", "pkg", "stan", "tests", "examples", "docs/_*", "**/__pycache__"]
+# engine.md is a part of docs/speed.md, without a title of its own.
+exclude_patterns = [
+    "benchmarks/results/engine.md",
+    ".*",
+    "build",
+    "dist",
+    "pkg",
+    "stan",
+    "tests",
+    "examples",
+    "docs/_*",
+    "**/__pycache__",
+]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 templates_path = [str(Path(__file__).parent / "_templates")]  # autosummary looks in the source folder
 
@@ -25,7 +37,10 @@ html_theme = "pydata_sphinx_theme"
 html_title = "nadpvi"
 html_extra_path = ["_root"]
 html_copy_source = False
+# The header has no room for this many pages: they are all at the side.
+html_sidebars = {"**": ["all-pages"]}
 html_theme_options = {
+    "navbar_center": [],
     "navigation_with_keys": False,
     "show_toc_level": 2,
     "secondary_sidebar_items": ["page-toc"],
