@@ -15,6 +15,7 @@ from nadpvi.encoding import encode_counts, encode_features, make_design
 from nadpvi.errors import DataError
 from nadpvi.private.persons import read_ids
 from nadpvi.schema import Counts, Person, Schema
+from nadpvi.tables import in_parts, to_table
 
 LEVELS = ("NA", "1", "2.5", "True")
 CELLS = [
@@ -113,3 +114,17 @@ def test_a_long_cell_costs_one_pass_over_it(ends):
         return min(timeit.repeat(lambda: read_numbers(cells, column), number=1, repeat=7))
 
     assert cost(16_000) < 32 * cost(2_000)
+
+
+@pytest.mark.parametrize("kind", ["int64", "uint8", "float32", "bool", "U3", "object"])
+def test_a_masked_cell_is_missing_and_never_ends_the_run(kind):
+    """Whether one cell is masked must not decide whether there is an error."""
+    column = RealColumn(name="v", lower=0, upper=10, missing="drop", unknown="drop")
+    design = make_design(Schema(columns=(column, BinaryColumn(name="y", levels=("n", "y")))), outcome="y")
+    for mask in ([False, False], [False, True], [True, True]):
+        table = {"v": np.ma.array(np.array([1, 0]).astype(kind), mask=mask), "y": ["n", "y"]}
+        for source in (table, to_table(table)):
+            found = encode_features(design, source)
+            assert found.is_complete.tolist() == [not hidden for hidden in mask]
+        parts = in_parts(table, part_rows=1).read(["v"])
+        assert [bool(part["v"].isna().iloc[0]) for part in parts] == mask

@@ -134,6 +134,7 @@ def test_frames_pass_through_and_mappings_match_by_position():
         ({"a": [1], SECRET: SECRET}, DataError, "column 2 of the table must be one-dimensional"),
         ({SECRET: np.zeros((2, 2))}, DataError, "column 1 of the table must be one-dimensional"),
         ({1: [SECRET]}, DataError, "names must be text"),
+        ({SECRET: np.zeros(2, dtype=[("a", int)])}, DataError, "column 1 of the table has fields of its own"),
         (pd.DataFrame([[1, 2]], columns=[SECRET, SECRET]), DataError, "columns 1 and 2 of the header"),
         (pd.DataFrame([[1, 2]], columns=["x", " "]), DataError, "column 2 has an empty name"),
         (pd.DataFrame([[1]], columns=[["a"], ["b"]]), DataError, "several levels"),

@@ -9,6 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 import pandas as pd
 
 from nadpvi.arrow_tables import arrow_frame, arrow_table, is_arrow
@@ -218,6 +219,8 @@ def _check_mapping(source: Mapping[str, Any]) -> int:
             raise DataError(f"column names must be text (got a {type(name).__name__})")
         if getattr(values, "ndim", 1 if _is_sequence(values) else 0) != 1:
             raise DataError(f"column {position} of the table must be one-dimensional: one cell a row")
+        if getattr(getattr(values, "dtype", None), "kind", "") == "V" and isinstance(values, np.ndarray):
+            raise DataError(f"column {position} of the table has fields of its own; give numbers or text")
         lengths.append(len(values))
     if len(set(lengths)) > 1:
         odd = next(i for i, length in enumerate(lengths, start=1) if length != lengths[0])
@@ -228,15 +231,18 @@ def _check_mapping(source: Mapping[str, Any]) -> int:
 
 def _from_mapping(source: Mapping[str, Any]) -> pd.DataFrame:
     """Return a mapping from name to column as a table, matched by position."""
+    return pd.DataFrame({name: _series(values).reset_index(drop=True) for name, values in source.items()})
+
+
+def _series(values: Any) -> "pd.Series[Any]":
+    """Return a column of a mapping as pandas' own."""
+    if isinstance(values, np.ma.MaskedArray):
+        # In a type that holds a missing cell whether or not there is one: pandas fails on masked integers.
+        objects = np.array(values.data, dtype=object)
+        objects[np.ma.getmaskarray(values)] = None
+        values = objects
     # Cells of mixed types are kept as they are: pandas would infer a type from all of them together.
-    return pd.DataFrame(
-        {
-            name: pd.Series(values, dtype=object if _is_sequence(values) else values.dtype).reset_index(
-                drop=True
-            )
-            for name, values in source.items()
-        }
-    )
+    return pd.Series(values, dtype=object if _is_sequence(values) else values.dtype)
 
 
 def _rows(values: Any, start: int, stop: int) -> Any:
