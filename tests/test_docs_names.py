@@ -15,7 +15,17 @@ PAGES = sorted([*ROOT.glob("docs/*.md"), ROOT / "README.md", ROOT / "CONTRIBUTIN
 _FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 _INLINE = re.compile(r"`([^`\n]+)`")
 # Options of other programs: benchmarks/engine.py on the page of speed, the Opacus example.
-FOREIGN = {"--cases", "--tools", "--cores", "--rounds", "--seconds", "--name", "--repetitions", "--help"}
+FOREIGN = {
+    "--cases",
+    "--tools",
+    "--cores",
+    "--rounds",
+    "--seconds",
+    "--name",
+    "--repetitions",
+    "--runs",
+    "--help",
+}
 # Folders of the checkout whose files the prose names.
 FOLDERS = ("tests", "benchmarks", "examples", "docs", "stan")
 
