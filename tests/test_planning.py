@@ -30,7 +30,7 @@ from nadpvi.planning.curvature import (
     expected_information,
     scale_optimum,
 )
-from nadpvi.planning.expectations import location_spread, step_covariance
+from nadpvi.planning.expectations import location_spread, step_covariance, typical_information
 from nadpvi.planning.plan import plan
 from nadpvi.planning.predictive import predict_information
 from nadpvi.planning.timing import time_run
@@ -351,9 +351,15 @@ class TestPlan:
         # A median of 101 tables is known to 6 %, and that of the average would be 22 % smaller.
         assert made.non_private_sd.item() == pytest.approx(20_000**-0.5, rel=0.12)
         assert made.margin.item() > 1.0
-        big = na.Schema.from_dict({"columns": {"y": {"kind": "binary", "levels": ["n", "y"]}}})
-        one = ModelDescription(model=MODEL, schema=big, guide=MeanField())
-        assert predict_information(one, rng=np.random.default_rng(0)).shape == (101, 1, 1)
+
+    def test_a_typical_table_goes_together_as_the_average_does(self, described):
+        """A matrix of few records would be silent about directions where parameters are many."""
+        average = expected_information(described, rng=np.random.default_rng(0))
+        typical = typical_information(described, average, rng=np.random.default_rng(1))
+        medians = np.median(predict_information(described, rng=np.random.default_rng(1)), axis=0)
+        np.testing.assert_allclose(np.diag(typical), medians)
+        root = np.sqrt(np.diag(typical) / np.diag(average))
+        np.testing.assert_allclose(typical / np.outer(root, root), average)
 
     @pytest.mark.parametrize("scale", ["sd", "variance"])
     def test_relaxation_is_that_of_the_curvature(self, schema, scale):
@@ -361,8 +367,8 @@ class TestPlan:
         config = na.DPVIConfig(guide=MeanField(scale=scale))
         described = ModelDescription(model=MODEL, schema=schema, guide=config.guide)
         tables = predict_information(described, rng=np.random.default_rng(0).spawn(1)[0])
-        assert len(tables) > 30
-        curvature = 20_000 * np.median([np.diag(table) for table in tables], axis=0) + 1.0
+        assert tables.shape == (101, 6)
+        curvature = 20_000 * np.median(tables, axis=0) + 1.0
         np.testing.assert_allclose(
             made.relaxation_steps[:6], 1 / (made.learning_rate[:6] * curvature), rtol=1e-9
         )
@@ -447,7 +453,7 @@ class TestWarnings:
     def test_wide_noise_is_told_before_it_drowns(self, schema):
         # A wide prior leaves room between noise of three non-private sds and drowning.
         wide = LogisticRegression(outcome="y", prior_sd=10.0)
-        made = make_plan(schema, model=wide, num_records=10_000)
+        made = make_plan(schema, model=wide, num_records=3_000)
         is_drowned = made.noise_sd**2 >= 0.5 * (made.prior_sd**2 - made.non_private_sd**2)
         named = np.flatnonzero((made.noise_sd > 3 * made.non_private_sd) & ~is_drowned)
         assert len(named)
@@ -618,7 +624,7 @@ levels = ["no", "yes"]
 
     def test_guide(self, tmp_path):
         plain, named = (
-            self.invoke(tmp_path, "--num-records", "5000", "--json", "--curvature-share", "0", *guide).stdout
+            self.invoke(tmp_path, "--num-records", "5000", "--json", "--settings", "plain", *guide).stdout
             for guide in ((), ("--guide", "mean_field"))
         )
         without_time = [{**json.loads(text), "run_seconds": None} for text in (plain, named)]

@@ -1,11 +1,11 @@
 """What a run can be expected to tell, from public knowledge alone: curvature, noise and how fast it moves.
 
-Variances are medians over tables that the prior draws, since an average of the information would be that of
-the few tables that tell most. For each, write N for the number of records, J for the expected information of
-one (`nadpvi.planning.curvature`), kappa for the sampling rate, n for the steps of the window and P for the
-prior's covariance. The negative ELBO has curvature ``H = N J + P^-1`` in the locations; locations and scales
-do not interact to this order, nor scales among each other. Near the optimum phi_star a step's noisy gradient
-is ``kappa H (phi - phi_star)`` plus noise of covariance
+Everything is that of a typical table: the average information over the prior would be that of the few tables
+that tell most, and its diagonal is brought to the median over tables. Write N for the number of records, J
+for the expected information of one (`nadpvi.planning.curvature`), kappa for the sampling rate, n for the
+steps of the window and P for the prior's covariance. The negative ELBO has curvature ``H = N J + P^-1`` in
+the locations; locations and scales do not interact to this order, nor scales among each other. Near the
+optimum phi_star a step's noisy gradient is ``kappa H (phi - phi_star)`` plus noise of covariance
 
     S = diag((sigma C / beta)^2) + kappa (1 - kappa) N J + (M mod 2) (kappa / M)^2 H diag(H)^-1 H
 
@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
+from nadpvi.description import ModelDescription
 from nadpvi.planning.curvature import (
     clipping_norms,
     expected_information,
@@ -42,7 +43,7 @@ __all__ = [
     "expect_run",
     "location_spread",
     "step_covariance",
-    "typical_spread",
+    "typical_information",
 ]
 
 Array = NDArray[np.float64]
@@ -126,9 +127,11 @@ def expect_run(
     _, prior_sd = description.model.prior_moments(description.design)
     located, _ = np.split(noise_std, [len(prior_sd)])
     information = expected_information(description, rng=rng)
-    tables = predict_information(description, rng=rng.spawn(1)[0])
-    tables = tables if len(tables) else information[None]
-    learnt = num_records * np.median(np.einsum("mkk->mk", tables), axis=0)
+    typical = typical_information(description, information, rng=rng.spawn(1)[0])
+    covariance = step_covariance(
+        typical, prior_sd=prior_sd, noise_std=located, num_records=num_records, settings=settings
+    )
+    learnt = num_records * np.diag(typical)
     curvature = learnt + prior_sd**-2.0
     u = scale_optimum(guide, curvature)
     curvature_u = guide.scale_curvature(u)
@@ -142,13 +145,13 @@ def expect_run(
     scale_error = window_noise[len(prior_sd) :] / curvature_u * np.sqrt(curvature_u / 2.0)
     return ExpectedRun(
         prior_sd=prior_sd,
-        spread=typical_spread(
-            tables,
+        spread=location_spread(
+            typical,
             prior_sd=prior_sd,
-            noise_std=located,
+            covariance=covariance,
             num_records=num_records,
             num_window_steps=num_window_steps,
-            settings=settings,
+            sampling_rate=rate,
         ),
         margin=_margin(learnt, prior_sd=prior_sd, window_noise=window_noise[: len(prior_sd)]),
         scale_error=scale_error,
@@ -172,51 +175,27 @@ def _margin(learnt: Array, *, prior_sd: Array, window_noise: Array) -> Array:
     return margin
 
 
-def typical_spread(
-    tables: Array,
-    *,
-    prior_sd: Array,
-    noise_std: Array,
-    num_records: int,
-    num_window_steps: int,
-    settings: Settings,
-) -> LocationSpread:
-    """Return the medians over tables of the locations' variances; of `added`, what makes up the sum's median.
+def typical_information(
+    description: ModelDescription, information: Array, *, rng: np.random.Generator
+) -> Array:
+    """Return the information of one record of a typical table, shape (K, K).
+
+    Its diagonal is the median over tables; how parameters go together is as in the average, which rests on
+    more records.
 
     Parameters
     ----------
-    tables : ndarray, shape (M, K, K)
-        Each table's J.
-    prior_sd, noise_std : ndarray, shape (K,)
-        As for `step_covariance`.
-    num_records, num_window_steps, settings
-        N, n, and for kappa and the Monte Carlo draws.
+    description : ModelDescription
+    information : ndarray, shape (K, K)
+        The average, from `expected_information`.
+    rng : numpy.random.Generator
+        For made-up tables.
     """
-    found = [
-        location_spread(
-            information,
-            prior_sd=prior_sd,
-            covariance=step_covariance(
-                information,
-                prior_sd=prior_sd,
-                noise_std=noise_std,
-                num_records=num_records,
-                settings=settings,
-            ),
-            num_records=num_records,
-            num_window_steps=num_window_steps,
-            sampling_rate=settings.sampling_rate,
-        )
-        for information in tables
-    ]
-    non_private = np.median([one.non_private for one in found], axis=0)
-    private = np.median([one.non_private + one.added for one in found], axis=0)
-    return LocationSpread(
-        non_private=non_private,
-        trace=np.median([one.trace for one in found], axis=0),
-        added=private - non_private,
-        learnable=np.median([one.learnable for one in found], axis=0),
-    )
+    typical = np.median(predict_information(description, rng=rng), axis=0)
+    average = np.diag(information)
+    root = np.sqrt(np.divide(typical, average, out=np.zeros_like(average), where=average > 0.0))
+    found: Array = information * np.outer(root, root)
+    return found
 
 
 def location_spread(

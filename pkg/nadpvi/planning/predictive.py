@@ -24,8 +24,7 @@ Array = NDArray[np.float64]
 
 _LEAST_RECORDS, _MOST_RECORDS, _RECORDS_PER_PARAMETER = 2000, 8000, 4
 _LEAST_TABLES, _MOST_TABLES = 8, 200
-# Tables of which nothing but the information is asked, their values, and cubes of K.
-_MOST_INFORMED, _MOST_INFORMED_VALUES, _MOST_CUBES = 101, 5_000_000, 1_000_000_000
+_MOST_INFORMED, _MOST_INFORMED_VALUES = 101, 5_000_000  # of tables whose information alone is asked
 _MOST_VALUES = 2_000_000  # of all tables' gradients
 _MOST_DRAWN_VALUES = 2_000_000  # of one table's gradients at every draw of the guide
 _LEAST_DRAWN_RECORDS = 50
@@ -107,7 +106,8 @@ def predict_gradients(
         batch = made_up_records(
             model, design, theta=theta, num_records=rows, rng=rng, clamp=False, covariates=covariates
         )
-        curvature.append(num_records * _information(model, theta, batch) + precision)
+        scores = _scores(model, theta, batch)
+        curvature.append(num_records / rows * (scores.T @ scores) + precision)
         batch, share = _clamped(batch, *design.outcome_bounds)
         clamped.append(share)
         phi = np.concatenate([theta, scale_optimum(guide, np.diag(curvature[-1]))])
@@ -128,9 +128,7 @@ def predict_gradients(
 
 
 def predict_information(description: ModelDescription, *, rng: np.random.Generator) -> Array:
-    """Return the expected information of a record of each of M made-up tables, shape (M, K, K).
-
-    There are fewer tables where parameters are many, and beyond some five hundred none.
+    """Return the information of a record in each parameter by itself, of each of M made-up tables, (M, K).
 
     Parameters
     ----------
@@ -145,25 +143,20 @@ def predict_information(description: ModelDescription, *, rng: np.random.Generat
     """
     model, design = description.model, description.design
     num_params = len(description.names)
-    if _LEAST_TABLES * num_params**3 > _MOST_CUBES:
-        return np.empty((0, num_params, num_params))
-    rows = int(np.clip(_RECORDS_PER_PARAMETER * num_params, _LEAST_RECORDS, _MOST_RECORDS))
-    fitting = min(_MOST_INFORMED_VALUES // (rows * num_params), _MOST_CUBES // num_params**3)
-    tables = int(np.clip(fitting, _LEAST_TABLES, _MOST_INFORMED))
+    tables = int(
+        np.clip(_MOST_INFORMED_VALUES // (_LEAST_RECORDS * num_params), _LEAST_TABLES, _MOST_INFORMED)
+    )
     found, clamped = [], []
     for theta in prior_draws(model, design, num_draws=tables, rng=rng):
-        batch = made_up_records(model, design, theta=theta, num_records=rows, rng=rng, clamp=False)
-        found.append(_information(model, theta, batch))
+        batch = made_up_records(model, design, theta=theta, num_records=_LEAST_RECORDS, rng=rng, clamp=False)
+        found.append((_scores(model, theta, batch) ** 2).mean(axis=0))
         clamped.append(_clamped(batch, *design.outcome_bounds)[1])
     return np.array(found)[_within_bounds(np.array(clamped))]
 
 
-def _information(model: Model, theta: Array, batch: RecordBatch) -> Array:
-    """Return the mean of score score' over a table's records, all at its own theta, shape (K, K)."""
-    at = np.broadcast_to(theta, (len(batch.y), len(theta)))
-    scores = theta_gradient(model, at, x=batch.x, y=batch.y)
-    information: Array = scores.T @ scores / len(batch.y)
-    return information
+def _scores(model: Model, theta: Array, batch: RecordBatch) -> Array:
+    """Return the scores of a table's records, all at its own theta, shape (B, K)."""
+    return theta_gradient(model, np.broadcast_to(theta, (len(batch.y), len(theta))), x=batch.x, y=batch.y)
 
 
 def _clamped(batch: RecordBatch, low: float, high: float) -> tuple[RecordBatch, float]:
