@@ -15,8 +15,10 @@ from person_tables import CANARY, DESIGN, SCHEMA, encode, groups_of, kept_rows, 
 
 from nadpvi.encoding import make_design
 from nadpvi.errors import ArgumentError, DataError, NadpviError, PrivacyError
+from nadpvi.private.persons import read_ids
 from nadpvi.private.records import Records, make_records
 from nadpvi.schema import Person
+from nadpvi.tables import read_table
 
 pa = pytest.importorskip("pyarrow", reason="the parquet extra is not installed")
 pq = pytest.importorskip("pyarrow.parquet", reason="the parquet extra is not installed")
@@ -228,3 +230,16 @@ def test_ids_are_not_kept():
     with pytest.raises(PrivacyError, match="cannot be pickled") as caught:
         pickle.dumps(records)
     assert CANARY not in str(caught.value)
+
+
+def test_a_code_for_no_id_is_one_as_files_write_it_in_a_column_of_floats(tmp_path: Path):
+    """Or else all rows without an id would be one person's in a CSV file, and nobody's in a Parquet file."""
+    person = Person(column="who", missing="drop", missing_values=("-9", "0"))
+    ids = pd.Series([-9.0, 7.0, -9.0, 0.0, 7.5, -19.0])
+    frame = pd.DataFrame({"who": ids})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    frame.to_parquet(tmp_path / "t.parquet")
+    expected = ["", "7", "", "", "7.5", "-19"]
+    assert read_ids(read_table(tmp_path / "t.parquet")["who"], person).tolist() == expected
+    written = read_ids(read_table(tmp_path / "t.csv")["who"], person).tolist()
+    assert written == ["", "7.0", "", "", "7.5", "-19.0"]

@@ -1,5 +1,6 @@
 """Whose row each row is: ids compared as text, and at most so many rows of each person. Private side."""
 
+import re
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -18,6 +19,8 @@ __all__ = ["NO_ID", "KeptRows", "keep_rows", "read_ids"]
 _LARGEST_NUMBER = 1e300
 _MOST_DECIMALS = 300
 NO_ID = ""
+# How a file writes what follows a whole number in a column of floats: a code for "no id" is one there too.
+_WHOLE = re.compile(r"(?<=[0-9])\.0+\Z", re.ASCII)
 
 
 class KeptRows(NamedTuple):
@@ -75,7 +78,11 @@ def read_ids(cells: "pd.Series[Any]", person: Person) -> NDArray[np.object_]:
         )
     no_id = frozenset(person.missing_values)
     ids = np.empty(len(texts), dtype=object)
-    ids[:] = [NO_ID if text in no_id or text.isspace() else text for text in texts if text is not None]
+    ids[:] = [
+        NO_ID if text in no_id or text.isspace() or _WHOLE.sub("", text) in no_id else text
+        for text in texts
+        if text is not None
+    ]
     if person.missing == "refuse" and (ids == NO_ID).any():
         raise DataError(
             f"person column {name} has rows without an id, and whose they are cannot be bounded; "
