@@ -220,12 +220,12 @@ RUNS = {
     "delta 1": Mistake(swap(RELEASE, "--delta", "1"), 2, ("delta",)),
     "delta 2": Mistake(swap(RELEASE, "--delta", "2"), 2, ("delta",)),
     "no delta": Mistake(without(RELEASE, "--delta"), 2, ("--delta",)),
-    "clip norm 0": Mistake([*RELEASE, "--clip-norm", "0"], 2, ("clip_norm", "positive")),
-    "sampling rate 1.5": Mistake([*RELEASE, "--sampling-rate", "1.5"], 2, ("sampling_rate", "(0, 1]")),
-    "sampling rate 0": Mistake([*RELEASE, "--sampling-rate", "0"], 2, ("sampling_rate",)),
-    "no steps": Mistake(swap(RELEASE, "--steps", "0"), 2, ("num_steps",)),
+    "clip norm 0": Mistake([*RELEASE, "--clip-norm", "0"], 2, ("--clip-norm", "positive")),
+    "sampling rate 1.5": Mistake([*RELEASE, "--sampling-rate", "1.5"], 2, ("--sampling-rate", "(0, 1]")),
+    "sampling rate 0": Mistake([*RELEASE, "--sampling-rate", "0"], 2, ("--sampling-rate",)),
+    "no steps": Mistake(swap(RELEASE, "--steps", "0"), 2, ("--steps",)),
     "no steps of suggested settings": Mistake(
-        [*swap(RELEASE, "--steps", "0"), "--num-records", "60"], 2, ("num_steps",)
+        [*swap(RELEASE, "--steps", "0"), "--num-records", "60"], 2, ("--steps",)
     ),
     "half a step": Mistake(swap(RELEASE, "--steps", "2.5"), 2, ("--steps",)),
     "curvature share 2": Mistake([*RELEASE, "--curvature-share", "2"], 2, ("curvature_share", "0.9")),
@@ -234,16 +234,16 @@ RUNS = {
     "unknown model": Mistake([*RELEASE, "--model", "probt"], 2, ("probt", "logistic_regression")),
     "unknown settings": Mistake([*RELEASE, "--settings", "best"], 2, ("best", "suggested")),
     "settings without their number": Mistake(
-        [*RELEASE, "--settings", "suggested"], 2, ("suggested", "num_records")
+        [*RELEASE, "--settings", "suggested"], 2, ("suggested", "--num-records")
     ),
-    "no records": Mistake([*RELEASE, "--num-records", "0"], 2, ("num_records",)),
+    "no records": Mistake([*RELEASE, "--num-records", "0"], 2, ("--num-records",)),
     "unknown guide": Mistake([*RELEASE, "--guide", "low_rank"], 2, ("low_rank", "RANK")),
     "unknown storage": Mistake([*RELEASE, "--storage", "float16"], 2, ("float16", "float32")),
     "unknown neighbours": Mistake(
         [*RELEASE, "--neighbouring-relation", "one"], 2, ("neighbouring_relation", "replace_one")
     ),
     "prior term without a number": Mistake(
-        [*RELEASE, "--prior-term", "per_record"], 2, ("per_record", "num_records")
+        [*RELEASE, "--prior-term", "per_record"], 2, ("per_record", "--num-records")
     ),
     "unknown prior term": Mistake([*RELEASE, "--prior-term", "private"], 2, ("prior_term", "public")),
     "prior sd 0": Mistake([*RELEASE, "--prior-sd", "0"], 2, ("prior_sd",)),
@@ -259,7 +259,7 @@ RUNS = {
     "predictor twice": Mistake([*RELEASE, "--predictor", "age", "--predictor", "age"], 2, ('"age"',)),
     "outcome as predictor": Mistake([*RELEASE, "--predictor", "ill"], 2, ('"ill"', "outcome")),
     "no number of records": Mistake(without(PLAN, "--num-records"), 2, ("--num-records",)),
-    "plan without steps": Mistake([*PLAN, "--steps", "0"], 2, ("num_steps",)),
+    "plan without steps": Mistake([*PLAN, "--steps", "0"], 2, ("--steps",)),
     "misspelt option": Mistake([*RELEASE, "--clipnorm", "1"], 2, ("--clipnorm", "--clip-norm")),
     "misspelt command": Mistake(["relese", *RELEASE[1:]], 2, ("relese", "release")),
     "a word too many": Mistake([*RELEASE, "other.csv"], 2, ("other.csv",)),
@@ -391,7 +391,7 @@ SAMPLING = {
     "no draws": Mistake([*INFER, "--draws", "0"], 2, ("draws",)),
     "no chains": Mistake([*INFER, "--chains", "0"], 2, ("chains",)),
     "warm-up -1": Mistake([*INFER, "--warmup", "-1"], 2, ("warmup",)),
-    "burn-in 1.2": Mistake([*INFER, "--burn-in", "1.2"], 2, ("burn_in", "[0, 1)")),
+    "burn-in 1.2": Mistake([*INFER, "--burn-in", "1.2"], 2, ("--burn-in", "[0, 1)")),
     "burn-in in words": Mistake([*INFER, "--burn-in", "most"], 2, ("most", "auto")),
     "sampler seed -1": Mistake([*INFER, "--seed", "-1"], 2, ("seed",)),
     "adapt delta 2": Mistake([*INFER, "--adapt-delta", "2"], 2, ("adapt_delta",)),

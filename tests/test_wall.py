@@ -63,6 +63,7 @@ PUBLIC = {
     "nadpvi.cli.groups",
     "nadpvi.cli.predict",
     "nadpvi.cli.run_file",
+    "nadpvi.cli.wording",
     "nadpvi.planning.clipping",
     "nadpvi.planning.pace",
     "nadpvi.planning.predictive",

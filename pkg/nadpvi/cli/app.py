@@ -22,6 +22,7 @@ from nadpvi.cli.report import report
 from nadpvi.cli.resume import resume
 from nadpvi.cli.run import fit, infer, release
 from nadpvi.cli.summary import summary
+from nadpvi.cli.wording import in_flags
 from nadpvi.errors import ArgumentError, NadpviError, SchemaError
 
 __all__ = ["app", "main"]
@@ -167,5 +168,5 @@ def _fail(error: NadpviError, *, code: int) -> None:
     """Print the error as one line, or with its traceback in debug mode, and exit."""
     if os.environ.get("NADPVI_DEBUG"):
         raise error
-    sys.stderr.write(f"nadpvi: error: {error}\n")
+    sys.stderr.write(f"nadpvi: error: {in_flags(error)}\n")
     sys.exit(code)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from nadpvi.cli.wording import in_flags
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -65,7 +67,7 @@ def warnings_as_lines() -> Iterator[None]:
     """Show each distinct warning as one line on stderr instead of Python's two."""
 
     def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
-        sys.stderr.write(f"nadpvi: warning: {message}\n")
+        sys.stderr.write(f"nadpvi: warning: {in_flags(message)}\n")
 
     with warnings.catch_warnings():
         warnings.simplefilter("default")

@@ -10,6 +10,7 @@ from nadpvi.cli.console import print_json, print_text, say, warnings_as_lines
 from nadpvi.cli.described import RunOptions, described_run
 from nadpvi.cli.files import check_files
 from nadpvi.cli.run_file import RunFile
+from nadpvi.cli.wording import in_flags
 from nadpvi.gradient_model.sums import DEFAULT_BURN_IN
 
 __all__ = ["plan"]
@@ -64,4 +65,4 @@ def plan(
     else:
         print_text(made.report())
     for line in made.warnings:
-        say(f"nadpvi: warning: {line}")
+        say(f"nadpvi: warning: {in_flags(line)}")

@@ -7,6 +7,7 @@ import typer
 
 from nadpvi.cli import options
 from nadpvi.cli.console import print_frame, print_json, print_text, warnings_as_lines
+from nadpvi.cli.wording import in_flags
 from nadpvi.containers.posterior import PROMISE, Posterior
 from nadpvi.containers.release import Release
 from nadpvi.containers.storage import file_kind
@@ -80,11 +81,11 @@ def print_release(release: Release, *, as_json: bool) -> None:
     for name, value in facts.items():
         print_text(f"{name}: {value if isinstance(value, str | int) else format(value, 'g')}")
     if isinstance(found, str):
-        print_text(f"diagnostics: none, {found}")
+        print_text(f"diagnostics: none, {in_flags(found)}")
         return
     _print_findings(found.findings)
     for line in found.not_checked:
-        print_text(f"not checked: {line}")
+        print_text(f"not checked: {in_flags(line)}")
 
 
 def _steps(release: Release) -> dict[str, int | str]:
@@ -148,6 +149,6 @@ def _diagnosed(release: Release) -> Diagnostics | str:
 def _print_findings(findings: tuple[Finding, ...]) -> None:
     """Print what the checks found, a line each: about parameters outside the table as well."""
     for finding in findings:
-        print_text(f"{finding.severity}: {finding.sentence()}")
+        print_text(f"{finding.severity}: {in_flags(finding.sentence())}")
     if not findings:
         print_text("diagnostics: nothing found.")
