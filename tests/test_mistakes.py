@@ -228,9 +228,9 @@ RUNS = {
         [*swap(RELEASE, "--steps", "0"), "--num-records", "60"], 2, ("--steps",)
     ),
     "half a step": Mistake(swap(RELEASE, "--steps", "2.5"), 2, ("--steps",)),
-    "curvature share 2": Mistake([*RELEASE, "--curvature-share", "2"], 2, ("curvature_share", "0.9")),
-    "initial u 99": Mistake([*RELEASE, "--initial-u", "99"], 2, ("initial_u", "30")),
-    "seed -1": Mistake([*RELEASE, "--insecure-seed", "-1"], 2, ("insecure_seed",)),
+    "curvature share 2": Mistake([*RELEASE, "--curvature-share", "2"], 2, ("--curvature-share", "0.9")),
+    "initial u 99": Mistake([*RELEASE, "--initial-u", "99"], 2, ("--initial-u", "30")),
+    "seed -1": Mistake([*RELEASE, "--insecure-seed", "-1"], 2, ("--insecure-seed",)),
     "unknown model": Mistake([*RELEASE, "--model", "probt"], 2, ("probt", "logistic_regression")),
     "unknown settings": Mistake([*RELEASE, "--settings", "best"], 2, ("best", "suggested")),
     "settings without their number": Mistake(
@@ -240,13 +240,13 @@ RUNS = {
     "unknown guide": Mistake([*RELEASE, "--guide", "low_rank"], 2, ("low_rank", "RANK")),
     "unknown storage": Mistake([*RELEASE, "--storage", "float16"], 2, ("float16", "float32")),
     "unknown neighbours": Mistake(
-        [*RELEASE, "--neighbouring-relation", "one"], 2, ("neighbouring_relation", "replace_one")
+        [*RELEASE, "--neighbouring-relation", "one"], 2, ("--neighbouring-relation", "replace_one")
     ),
     "prior term without a number": Mistake(
         [*RELEASE, "--prior-term", "per_record"], 2, ("per_record", "--num-records")
     ),
-    "unknown prior term": Mistake([*RELEASE, "--prior-term", "private"], 2, ("prior_term", "public")),
-    "prior sd 0": Mistake([*RELEASE, "--prior-sd", "0"], 2, ("prior_sd",)),
+    "unknown prior term": Mistake([*RELEASE, "--prior-term", "private"], 2, ("--prior-term", "public")),
+    "prior sd 0": Mistake([*RELEASE, "--prior-sd", "0"], 2, ("--prior-sd must",)),
     "model setting without value": Mistake(
         [*RELEASE, "--model-setting", "prior_sd"], 2, ("prior_sd", "name=value")
     ),
@@ -394,7 +394,7 @@ SAMPLING = {
     "burn-in 1.2": Mistake([*INFER, "--burn-in", "1.2"], 2, ("--burn-in", "[0, 1)")),
     "burn-in in words": Mistake([*INFER, "--burn-in", "most"], 2, ("most", "auto")),
     "sampler seed -1": Mistake([*INFER, "--seed", "-1"], 2, ("seed",)),
-    "adapt delta 2": Mistake([*INFER, "--adapt-delta", "2"], 2, ("adapt_delta",)),
+    "adapt delta 2": Mistake([*INFER, "--adapt-delta", "2"], 2, ("--adapt-delta",)),
     "unknown prior of the optimum": Mistake([*INFER, "--phi-star-prior", "flat"], 2, ("flat", "model")),
     "unknown prior of the curvature": Mistake([*INFER, "--curvature-prior", "flat"], 2, ("flat", "weak")),
     "bad draws before the budget": Mistake([*FIT, "--draws", "0"], 2, ("draws",)),

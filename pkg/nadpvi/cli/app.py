@@ -23,7 +23,7 @@ from nadpvi.cli.resume import resume
 from nadpvi.cli.run import fit, infer, release
 from nadpvi.cli.summary import summary
 from nadpvi.cli.wording import in_flags
-from nadpvi.errors import ArgumentError, NadpviError, SchemaError
+from nadpvi.errors import ArgumentError, FileError, NadpviError, SchemaError
 
 __all__ = ["app", "main"]
 
@@ -168,5 +168,7 @@ def _fail(error: NadpviError, *, code: int) -> None:
     """Print the error as one line, or with its traceback in debug mode, and exit."""
     if os.environ.get("NADPVI_DEBUG"):
         raise error
-    sys.stderr.write(f"nadpvi: error: {in_flags(error)}\n")
+    # What is wrong inside a file has the file's names.
+    message = str(error) if isinstance(error, FileError) else in_flags(error)
+    sys.stderr.write(f"nadpvi: error: {message}\n")
     sys.exit(code)

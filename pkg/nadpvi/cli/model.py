@@ -5,6 +5,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from nadpvi.columns import listed
 from nadpvi.errors import ArgumentError
 from nadpvi.models import MODELS, Model, model_from_dict
 
@@ -62,7 +63,7 @@ def model_from_options(
         raise ArgumentError('give --outcome COLUMN, the column to model, or --formula "COLUMN ~ TERMS".')
     known = [name for name in inspect.signature(MODELS[kind]).parameters if name != "kind"]
     if unknown := sorted(set(given) - set(known)):
-        raise ArgumentError(f"{kind} has no setting {', '.join(unknown)}; it has {', '.join(sorted(known))}.")
+        raise ArgumentError(f"{kind} has no setting {listed(unknown)}; it has {listed(sorted(known))}.")
     return model_from_dict({"kind": kind, **given})
 
 
