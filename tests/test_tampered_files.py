@@ -19,6 +19,7 @@ import xarray as xr
 
 import nadpvi as na
 from nadpvi.containers.checksum import HEADER, with_checksum
+from nadpvi.containers.heaps import has_endless_heap
 from nadpvi.containers.storage import to_netcdf
 from nadpvi.errors import InferenceWarning
 from nadpvi.privacy.accounting import epsilon_accounted_afresh
@@ -506,6 +507,23 @@ def test_damage_leaves_no_complaint_on_standard_error(either, tmp_path, monkeypa
     gc.collect()
     assert num_refused > 10
     assert complaints == []
+
+
+def test_damage_on_which_hdf5_would_never_return_is_refused(either, tmp_path):
+    """Free space of no size in the heap of texts: one byte is enough to get there."""
+    damaged = bytearray(either.save(tmp_path / "whole.nc").read_bytes())
+    assert not has_endless_heap(bytes(damaged))
+    heap = damaged.index(b"GCOL")
+    size = int.from_bytes(damaged[heap + 8 : heap + 16], "little")
+    # All objects but the first are gone, and what is left is zeros.
+    first = 16 + -(-int.from_bytes(damaged[heap + 24 : heap + 32], "little") // 8) * 8
+    damaged[heap + 16 + first : heap + size] = bytes(size - 16 - first)
+    (tmp_path / "damaged.nc").write_bytes(damaged)
+    load = f"import nadpvi as na; na.{type(either).__name__}.load({str(tmp_path / 'damaged.nc')!r})"
+    done = subprocess.run(
+        [sys.executable, "-c", load], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert "damaged.nc is not a file that nadpvi wrote, or it is damaged" in done.stderr
 
 
 def summary(path, *options):

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import xarray as xr
 
 from nadpvi.containers.checksum import CHECKSUM, HEADER, is_intact
+from nadpvi.containers.heaps import has_endless_heap
 from nadpvi.errors import ArgumentError, FileError, NadpviError
 
 __all__ = [
@@ -288,6 +289,8 @@ def _read_tree(path: str | os.PathLike[str]) -> xr.DataTree:
         content = place.read_bytes()
     except (OSError, ValueError) as error:
         raise FileError(f"cannot read {path}: {_reason(error)}.") from error
+    if has_endless_heap(content):
+        raise FileError(f"{path} is not a file that nadpvi wrote, or it is damaged.")
     try:
         # h5netcdf leaves a half-made object, which complains on standard error, where it meets this damage.
         with h5py.File(io.BytesIO(content), "r") as file:
