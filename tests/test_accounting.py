@@ -35,13 +35,13 @@ def shared_cache(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def _cache_dir(shared_cache, monkeypatch):
-    monkeypatch.setenv(accounting_cache.CACHE_DIR_VARIABLE, str(shared_cache))
+    monkeypatch.setenv("NADPVI_CACHE_DIR", str(shared_cache))
 
 
 @pytest.fixture
 def own_cache(tmp_path, monkeypatch):
     """An empty cache for one test, and the folder its entries go to."""
-    monkeypatch.setenv(accounting_cache.CACHE_DIR_VARIABLE, str(tmp_path))
+    monkeypatch.setenv("NADPVI_CACHE_DIR", str(tmp_path))
     return tmp_path / "accounting"
 
 
@@ -628,7 +628,7 @@ def test_every_input_and_version_is_part_of_the_key(own_cache, monkeypatch):
 def test_unwritable_cache_is_no_cache(tmp_path, monkeypatch, count_accounting, caplog):
     blocked = tmp_path / "a file"
     blocked.write_text("")
-    monkeypatch.setenv(accounting_cache.CACHE_DIR_VARIABLE, str(blocked))
+    monkeypatch.setenv("NADPVI_CACHE_DIR", str(blocked))
     with caplog.at_level(logging.DEBUG, logger="nadpvi"):
         first = epsilon_spent(**SPENT)
         assert epsilon_spent(**SPENT) == first

@@ -7,7 +7,6 @@ import math
 import pytest
 
 from nadpvi.errors import ArgumentError, PrivacyError
-from nadpvi.privacy.accounting_cache import CACHE_DIR_VARIABLE
 from nadpvi.privacy.budget import NonPrivate, PrivacyBudget
 from nadpvi.privacy.guarantee import Guarantee
 from nadpvi.privacy.guarantee_maker import make_guarantee
@@ -25,7 +24,7 @@ RUN = {
 @pytest.fixture(autouse=True, scope="module")
 def _cache_dir(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(CACHE_DIR_VARIABLE, str(tmp_path_factory.mktemp("accounting")))
+        patch.setenv("NADPVI_CACHE_DIR", str(tmp_path_factory.mktemp("accounting")))
         yield
 
 

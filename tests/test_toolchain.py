@@ -12,6 +12,7 @@ from nadpvi.engines import discover, programs, toolchain
 from nadpvi.engines.cmdstan import CmdStanEngine
 from nadpvi.engines.embedded import EmbeddedEngine
 from nadpvi.errors import ArgumentError, EngineError
+from nadpvi.folders import cache_dir
 
 
 @pytest.fixture
@@ -58,9 +59,11 @@ def test_cache_key_follows_content_and_toolchain():
 
 
 def test_cache_folder_can_be_chosen(monkeypatch, tmp_path):
-    assert programs.cache_dir() == tmp_path / "cache"
+    assert cache_dir() == tmp_path / "cache"
+    monkeypatch.setenv("NADPVI_CACHE_DIR", "~/mine")
+    assert cache_dir() == Path.home() / "mine"
     monkeypatch.delenv("NADPVI_CACHE_DIR")
-    assert programs.cache_dir().name == "nadpvi"
+    assert cache_dir().name == "nadpvi"
 
 
 # --- finding engines ----------------------------------------------------------------------------------

@@ -74,6 +74,7 @@ PUBLIC = {
     "nadpvi.planning.suggestion",
     "nadpvi.planning.wording",
     "nadpvi.arviz_bridge",
+    "nadpvi.folders",
     "nadpvi.bijectors",
     "nadpvi.callbacks",
     "nadpvi.canvas",

@@ -1,4 +1,4 @@
-"""Where Stan programs are, and the user's cache in which they are built.
+"""Where Stan programs are, and how they are read; they are built in the user's cache.
 
 Programs are never compiled in place: the installed package may be read-only, and make cannot handle blanks
 and brackets in paths. The cache is keyed by content, so that an edited program is rebuilt and an unchanged
@@ -12,8 +12,9 @@ import tempfile
 from pathlib import Path
 
 from nadpvi.errors import ArgumentError, EngineError, FileError
+from nadpvi.folders import cache_dir
 
-__all__ = ["cache_dir", "content_key", "inlined_program", "program_path", "read_sources", "save_log"]
+__all__ = ["content_key", "inlined_program", "program_path", "read_sources", "save_log"]
 
 _INCLUDE = re.compile(r"^[^\S\n]*#include[^\S\n]+[\"<]?([^\"<>\s]+)[\">]?[^\S\n]*(?://.*)?$", re.MULTILINE)
 
@@ -41,19 +42,6 @@ def program_path(name: str) -> Path:
                 return known[name]
             raise ArgumentError(f"there is no Stan program {name!r}; known: {', '.join(known)}.")
     raise EngineError("the Stan programs are missing from this installation: reinstall nadpvi.")
-
-
-def cache_dir() -> Path:
-    """Return the folder for compiled programs and logs; it need not exist yet.
-
-    The environment variable NADPVI_CACHE_DIR overrides the platform's user cache.
-    """
-    chosen = os.environ.get("NADPVI_CACHE_DIR", "")
-    if chosen:
-        return Path(chosen).expanduser().absolute()
-    import platformdirs
-
-    return Path(platformdirs.user_cache_dir("nadpvi"))
 
 
 def read_sources(path: Path) -> dict[str, str]:

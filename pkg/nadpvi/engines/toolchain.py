@@ -14,8 +14,9 @@ from pathlib import Path
 
 from nadpvi.engines.base import shorten
 from nadpvi.engines.processes import describe_exit, run_processes
-from nadpvi.engines.programs import cache_dir, content_key, read_sources, save_log
+from nadpvi.engines.programs import content_key, read_sources, save_log
 from nadpvi.errors import EngineError
+from nadpvi.folders import cache_dir
 
 __all__ = ["CmdStanInstallation", "USE_STANLI", "build_program", "find_cmdstan"]
 

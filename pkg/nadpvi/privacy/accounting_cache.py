@@ -18,13 +18,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import platformdirs
+from nadpvi.folders import cache_dir
 
-__all__ = ["ALGORITHM_VERSION", "CACHE_DIR_VARIABLE", "cached_number", "dp_accounting_version"]
+__all__ = ["ALGORITHM_VERSION", "cached_number", "dp_accounting_version"]
 
 # Raise by one whenever a change to the accounting modules can change a number.
 ALGORITHM_VERSION = 2
-CACHE_DIR_VARIABLE = "NADPVI_CACHE_DIR"
 
 _logger = logging.getLogger(__name__)
 
@@ -61,20 +60,13 @@ def cached_number(name: str, inputs: Mapping[str, float | str], *, compute: Call
         "dp_accounting": dp_accounting_version(),
         "algorithm": ALGORITHM_VERSION,
     }
-    path = _cache_dir() / f"{_digest(key)}.json"
+    path = cache_dir() / "accounting" / f"{_digest(key)}.json"
     stored = _read(path, key)
     if stored is not None:
         return stored
     value = compute()
     _write(path, key, value)
     return value
-
-
-def _cache_dir() -> Path:
-    """Return the folder of the cache: the environment's choice, or the user's cache folder."""
-    chosen = os.environ.get(CACHE_DIR_VARIABLE)
-    base = Path(chosen) if chosen else Path(platformdirs.user_cache_dir("nadpvi"))
-    return base / "accounting"
 
 
 def _digest(content: Any) -> str:

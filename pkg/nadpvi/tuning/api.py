@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from nadpvi.checks import check_count
 from nadpvi.config import DPVIConfig
 from nadpvi.coverage import coverage_rmse, coverage_rmse_bound
-from nadpvi.engines.programs import cache_dir
 from nadpvi.errors import ArgumentError, NadpviError
 from nadpvi.experiments.runner import run_tasks
 from nadpvi.experiments.tasks import Task
+from nadpvi.folders import cache_dir
 from nadpvi.models.base import ExponentialFamily, Model, SimulatingModel
 from nadpvi.planning.suggestion import suggest_config
 from nadpvi.privacy.budget import PrivacyBudget
