@@ -11,11 +11,11 @@ from nadpvi.containers.posterior import Posterior
 from nadpvi.containers.storage import check_writable
 from nadpvi.datasets import ADULT_PREDICTORS, adult_schema, load_adult
 from nadpvi.errors import FileError
+from nadpvi.figures.rivals import write_calibration
 from nadpvi.inference.api import check_inference, infer
 from nadpvi.inference.methods import resolve_method
 from nadpvi.models import LogisticRegression
 from nadpvi.planning.resolve import resolve_config
-from nadpvi.plots import plot_calibration
 from nadpvi.privacy.budget import PrivacyBudget
 from nadpvi.private.curator import release
 from nadpvi.scores import predict_rows, score_binary
@@ -121,5 +121,5 @@ def run_demo(
     scored = {label: predict_rows(item, test) for label, item in posteriors.items()}
     scores = pd.DataFrame({label: score_binary(rows)._asdict() for label, rows in scored.items()})
     scores = scores.T.rename_axis("posterior")
-    plot_calibration(scored, path=files["calibration.png"], overwrite=overwrite)
+    write_calibration(scored, path=files["calibration.png"], overwrite=overwrite)
     return DemoResult(posteriors=posteriors, scores=scores, files=files)

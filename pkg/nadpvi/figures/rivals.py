@@ -1,4 +1,4 @@
-"""Figures, drawn with matplotlib on a canvas that needs no display."""
+"""Calibration of several sets of predictions in one figure, which the demo writes."""
 
 import os
 from collections.abc import Mapping
@@ -7,10 +7,10 @@ from pathlib import Path
 from nadpvi.canvas import new_figure, write_png
 from nadpvi.scores import ScoredRows, calibration_curve
 
-__all__ = ["plot_calibration"]
+__all__ = ["write_calibration"]
 
 
-def plot_calibration(
+def write_calibration(
     scored: Mapping[str, ScoredRows],
     *,
     path: str | os.PathLike[str],
