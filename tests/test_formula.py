@@ -246,7 +246,9 @@ REFUSED = {
     "no operator": ("income ~ age visits", "Missing operator between `age` and `visits`"),
     "no operator beside backticks": ("income ~ age`depth`", "two names stand side by side"),
     "no operator between backticks": ("income ~ log(`age``depth`)", "two names stand side by side"),
-    "a column called": ("income ~ `age`(depth)", "age() is not among the functions"),
+    "a column as a setting": ("income ~ bs(age, `depth`=3)", '(got "depth")'),
+    "settings out of a column": ("income ~ log(**age)", '(got "**")'),
+    "a column called": ("income ~ `age`(2)", '"age" is a column, and no function'),
     "no tilde": ("age + visits", 'one "~"'),
     "two tildes": ("income ~ age ~ visits", 'one "~"'),
     "two parts": ("income ~ age | visits", "cannot be read"),
@@ -449,6 +451,14 @@ def test_parts_and_counts_give_the_same_records():
     merged = make_records(table, design, collapse=True)
     assert merged.counts is not None
     np.testing.assert_allclose(merged.counts @ merged.x, whole.x.sum(axis=0))
+
+
+@pytest.mark.parametrize(
+    "terms", ["scaled(age, 0, 1) + scaled(age, -1, 1)", "sex:scaled(age, 0, 1) + sex:scaled(age, 0, 2)"]
+)
+def test_terms_that_differ_in_scale_alone_have_their_own_remedy(terms):
+    with pytest.raises(SchemaError, match="leave all but one of these terms out"):
+        design_of(f"income ~ {terms}")
 
 
 def test_the_first_fault_is_that_of_the_whole_table():

@@ -95,14 +95,22 @@ class Design:
             object.__setattr__(self, "outcome_kind", None)
         else:
             _check_outcome(self.schema[self.outcome], self.outcome_kind)
-        for label, count in Counter(self.labels).items():
-            if count > 1:
-                remedy = " or leave the intercept out" if label == "Intercept" else ""
-                raise SchemaError(
-                    f"two coefficients would be called {quoted(label)}; rename a column{remedy}"
-                )
+        self._check_labels()
         if not self._is_bounded():
             raise SchemaError("a product of columns grows too large; choose a smaller feature_range")
+
+    def _check_labels(self) -> None:
+        """Refuse coefficients of one name, and say whether a term or a column has to go."""
+        columns = self._columns()
+        for label, count in Counter(self.labels).items():
+            if count == 1:
+                continue
+            users = [term.columns for term in self.all_terms if label in term.labels(columns)]
+            if len(users) == count and len(set(users)) == 1:
+                remedy = "leave all but one of these terms out: they say the same on other scales"
+            else:
+                remedy = "rename a column" + (" or leave the intercept out" if label == "Intercept" else "")
+            raise SchemaError(f"two coefficients would be called {quoted(label)}; {remedy}")
 
     def _is_bounded(self) -> bool:
         """Return whether features, and the products of two that a curvature is made of, are finite."""

@@ -101,8 +101,12 @@ class _Call:
             if not 0.0 < ends["high"] - ends["low"] < math.inf:
                 raise self._error("needs low below high")
             return CurveFactor(column=inner.column, function=inner.function, span=(ends["low"], ends["high"]))
+        if name in self._names:
+            raise formula_error(
+                f"{quoted(self._names[name])} is a column, and no function that can be called"
+            )
         why = _OTHERS.get(name, "is not among the functions that work row by row")
-        raise formula_error(f"{self._names.get(name, name)}() {why}; it knows {_known_functions()}")
+        raise formula_error(f"{name}() {why}; it knows {_known_functions()}")
 
     def _power(self, tree: ast.Call) -> CurveFactor:
         """Return ``I(x ** k)``."""
@@ -170,7 +174,7 @@ class _Call:
     ) -> tuple[list[ast.expr], dict[str, ast.expr]]:
         """Return a call's arguments by position and by name, or raise if it has others."""
         options = {keyword.arg: keyword.value for keyword in tree.keywords}
-        unknown = [str(key) for key in options if key not in known]
+        unknown = [self._names.get(key, key) if key else "**" for key in options if key not in known]
         if unknown or len(options) < len(tree.keywords):
             raise self._error(f"knows the settings {listed(known) or 'none'} (got {listed(unknown)})")
         if not (most if least is None else least) <= len(tree.args) <= most:
