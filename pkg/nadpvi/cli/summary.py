@@ -124,6 +124,8 @@ def print_posterior(posterior: Posterior, *, as_json: bool, probability: float =
     elif PROMISE in posterior.settings:
         print_text(str(posterior.settings[PROMISE]))
     print_text(f"method: {posterior.settings.get('method')}")
+    if "clipping" in posterior.settings:
+        print_text("clipping: its bias was taken out by the model's own likelihood (correct_clipping).")
     formats = {name: _FORMATS.get(name, ".3f") for name in table.columns}
     if posterior.settings.get("curvature") == "diagonal" and len(table) > 1:
         print_text(_CAVEAT)

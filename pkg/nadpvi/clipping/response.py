@@ -119,14 +119,16 @@ def _monomials(scaled: Array, exponents: NDArray[np.intp]) -> Array:
 
 
 def _places(num_params: int, count: int) -> Array:
-    """Return places that fill the unit ball, its rim included, always the same, (`count`, K)."""
+    """Return at least `count` places that fill the unit ball, always the same, shape (G, K)."""
     if num_params == 1:
         nodes: Array = np.cos(np.pi * np.arange(count) / (count - 1))[:, None]
         return nodes
     from scipy.special import ndtri
     from scipy.stats import qmc
 
-    uniform = qmc.Sobol(num_params + 1, scramble=True, rng=np.random.default_rng(0)).random(count)
+    # A power of 2 of them, without which a Sobol sequence is out of balance.
+    sobol = qmc.Sobol(num_params + 1, scramble=True, rng=np.random.default_rng(0))
+    uniform = sobol.random_base2((count - 1).bit_length())
     direction = ndtri(uniform[:, :-1])
     direction /= np.linalg.norm(direction, axis=1, keepdims=True)
     # More of them near the rim than evenly spread ones: polynomials are loosest there.
