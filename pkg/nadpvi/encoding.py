@@ -178,7 +178,7 @@ def _refuse(column: Column, cells: Cells) -> None:
     name = quoted(column.name)
     if column.missing == "refuse" and cells.is_missing.any():
         raise DataError(
-            f'column {name} has missing values; clean them or declare missing = "drop" in the schema'
+            f'column {name} has missing values; declare missing = "drop" in the schema, or what they count as'
         )
     if column.unknown == "refuse" and cells.is_invalid.any():
         if isinstance(column, RealColumn):
