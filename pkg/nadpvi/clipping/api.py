@@ -43,6 +43,9 @@ def correct_clipping(
     of the parameters are drawn anew given phi_star's locations. Where nothing is clipped and the scales have
     settled, the result is that of ``infer(release, phi_star_prior="model")``, to Monte Carlo error.
 
+    Correct where clipping binds, which `nadpvi.plan` foresees, not as a rule: where noise drowns the records
+    and nothing is clipped, the result is narrower than before and no better (docs/method.md).
+
     It believes the model's likelihood more than `infer` does: whether the clipped part of the records is
     where the model says decides how far the optimum is moved back.
 
