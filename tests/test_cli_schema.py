@@ -184,7 +184,7 @@ def test_check_counts_coefficients(folder: Path):
         (["--formula", "income ~ {open('pwned','w')}"], "the sign { has no place"),
         (["--formula", "income ~ scale(age)"], "looks at other rows"),
         (["--formula", "income ~ age", "--predictor", "age"], "leave those out"),
-        (["--formula", "age ~ education", "--model", "normal"], "normal has no setting formula"),
+        (["--formula", "age ~ education", "--model", "normal"], 'normal has no setting "formula"'),
     ],
 )
 def test_check_refuses_a_model_that_does_not_fit(folder: Path, arguments: list, rule: str):
