@@ -154,7 +154,7 @@ def test_the_release_survives_a_failing_sampler(folder):
         (["--epsilon", "2", "--outcome", "job"], 2, "job"),
         (["--epsilon", "2", "--model", "probit"], 2, "logistic_regression"),
         (["--epsilon", "2", "--schema", "absent.toml"], 1, "absent.toml"),
-        (["--epsilon", "2", "--insecure-seed", "-1"], 2, "insecure_seed"),
+        (["--epsilon", "2", "--insecure-seed", "-1"], 2, "--insecure-seed"),
         (["--epsilon", "2", "--colour", "red"], 2, "--colour"),
         ([], 2, "--epsilon"),
     ],
