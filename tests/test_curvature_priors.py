@@ -121,13 +121,17 @@ class TestModelPrior:
     PRECISION = np.array([0.5, 40.0, 3000.0])
     GUIDES = (MeanField(scale="sd"), MeanField(scale="variance"))
 
-    def settled_sums(self, guide, *, offset=0.0):
-        """Return the window of noiseless gradients around a phi that is `offset` from the optimum."""
+    def settled_sums(self, guide, *, offset=0.0, scatter=0.0):
+        """Return the window of noiseless gradients around a phi that is `offset` from the optimum.
+
+        `scatter` is the sd of the scales around it.
+        """
         sd = self.PRECISION**-0.5
         optimum = np.log(np.expm1(sd if guide.scale == "sd" else sd**2))
         rng = np.random.default_rng(3)
         phi = np.concatenate([rng.normal(size=3), optimum])
         phi = phi + np.array([0.0] * 3 + [offset] * 3) + 1e-5 * rng.standard_normal((400, 6))
+        phi[:, 3:] += scatter * rng.standard_normal((400, 3))
         sds = guide.standard_deviation(phi)
         derivative = guide.standard_deviation_derivative(phi)
         # d/du (h sd^2 / 2 - log sd)
@@ -151,6 +155,25 @@ class TestModelPrior:
         assert (np.abs(np.log(curvature / self.PRECISION)) < 0.1).all()
         errors = np.abs(np.log(curvature / self.PRECISION)), np.abs(np.log(unsettled / self.PRECISION))
         assert (errors[0] < 0.5 * errors[1]).all()
+
+    @pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.scale)
+    def test_scatter_of_the_scales_does_not_move_it(self, guide):
+        scattered = self.settled_sums(guide, scatter=0.5 if guide.scale == "sd" else 1.0)
+        found = softplus(prior_of("model", scattered, noise=1e-9, guide=guide).mean)
+        # A scale far below 1, where softplus is the exponential; by its place alone 1.65 times that.
+        np.testing.assert_allclose(found[2], self.PRECISION[2], rtol=0.1)
+
+    def test_the_tighter_one_is_chosen_for_each_coordinate(self):
+        guide = MeanField()
+        quiet, loud = (self.settled_sums(guide, scatter=scatter) for scatter in (0.0, 0.3))
+        # Locations that hardly moved say nothing of their curvature; the scales do.
+        for sums in (quiet, loud):
+            tighter, model = (prior_of(name, sums, noise=1.0, guide=guide) for name in ("tighter", "model"))
+            np.testing.assert_array_equal(tighter.mean[:3], model.mean[:3])
+        moved = dataclasses.replace(quiet, s_pp=quiet.s_pp * [1e14, 1.0, 1.0, 1.0, 1.0, 1.0])
+        tighter, trace = (prior_of(name, moved, noise=1.0, guide=guide) for name in ("tighter", "trace"))
+        assert (tighter.mean[0], tighter.sd[0]) == (trace.mean[0], trace.sd[0])
+        assert tighter.mean[1] != trace.mean[1]
 
     def test_noise_in_the_scales_makes_it_wide_for_locations(self):
         guide = MeanField()

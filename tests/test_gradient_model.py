@@ -114,7 +114,7 @@ def test_release_without_noise_is_refused_by_label():
 
 @pytest.mark.parametrize(
     ("setting", "known"),
-    [({"phi_star_prior": "flat"}, "'trace', 'model'"), ({"curvature_prior": "flat"}, "'trace'")],
+    [({"phi_star_prior": "flat"}, "'trace', 'model'"), ({"curvature_prior": "flat"}, "'auto'")],
 )
 def test_unknown_choice_lists_the_known_ones(setting, known):
     with pytest.raises(ArgumentError, match=f"one of {known}"):

@@ -72,6 +72,17 @@ class TestStart:
         with pytest.raises(na.ArgumentError, match=r'initial_mu names .*"Intercept", "a", "b'):
             run(schema, table, initial_mu=start)
 
+    def test_scales_start_where_they_are_told_to(self, schema, table):
+        made = run(schema, table, initial_u={"a": -5.0})
+        np.testing.assert_array_equal(made.phi[0, 3:], [-3.0, -5.0, -3.0])
+        with pytest.raises(na.ArgumentError, match='initial_u names "z"'):
+            run(schema, table, initial_u={"z": -5.0})
+        with pytest.raises(na.ArgumentError, match=r"initial_u must lie in box_u .*got -5"):
+            na.DPVIConfig(initial_u={"a": -3.0, "b": -5.0}, box_u=(-4.0, 0.0))
+        for start in (None, "0", {"a": 31.0}, True, {"a": None}):
+            with pytest.raises(na.ArgumentError, match="initial_u"):
+                na.DPVIConfig(initial_u=start)
+
     @pytest.mark.parametrize("start", [float("nan"), "0", {"a": float("inf")}, {"a": 1e9}, True])
     def test_a_start_that_is_no_number_is_refused(self, start):
         with pytest.raises(na.ArgumentError, match="initial_mu"):
@@ -86,6 +97,16 @@ class TestStepSizes:
         np.testing.assert_allclose(moves[:10], np.tile(4 * made.learning_rate, (10, 1)), rtol=1e-9)
         np.testing.assert_allclose(moves[10:], np.tile(made.learning_rate, (29, 1)), rtol=1e-9)
         np.testing.assert_array_equal(made.learning_rate, plain.learning_rate)
+
+    def test_early_factors_hold_single_coordinates_back(self, schema, table):
+        made = run(schema, table, early_steps=10, early_factor=4.0, early_factors={"mu[a]": 0.01})
+        moves = -np.diff(made.phi, axis=0) / made.noisy_gradient[:-1]
+        early = made.learning_rate * [4.0, 0.01, 4.0, 4.0, 4.0, 4.0]
+        np.testing.assert_allclose(moves[:10], np.tile(early, (10, 1)), rtol=1e-9)
+        np.testing.assert_allclose(moves[10:], np.tile(made.learning_rate, (29, 1)), rtol=1e-9)
+        alone = run(schema, table, early_steps=10, early_factors={"mu[a]": 0.01})
+        moves = -np.diff(alone.phi, axis=0) / alone.noisy_gradient[:-1]
+        np.testing.assert_allclose(moves[0], alone.learning_rate * [1, 0.01, 1, 1, 1, 1], rtol=1e-9)
 
     def test_factors_are_of_single_coordinates(self, schema, table):
         plain = run(schema, table)
@@ -103,6 +124,9 @@ class TestStepSizes:
             ({"early_steps": True, "early_factor": 2.0}, "early_steps"),
             ({"learning_rate_factors": {"mu[a]": 0.0}}, "learning_rate_factors of mu"),
             ({"learning_rate_factors": 2.0}, "must map labels"),
+            ({"early_factors": {"mu[a]": 0.5}}, "belong together"),
+            ({"early_steps": 5, "early_factors": {"mu[a]": 0.0}}, "early_factors of mu"),
+            ({"early_steps": 5, "early_factors": 2.0}, "early_factors must map labels"),
         ],
     )
     def test_bad_schedules_are_refused(self, settings, message):

@@ -154,6 +154,7 @@ PUBLIC = {
     "nadpvi.encoding",
     "nadpvi.export",
     "nadpvi.inference.api",
+    "nadpvi.inference.curvature_prior",
     "nadpvi.cli.doctor",
     "nadpvi.cli.export",
     "nadpvi.cli.schema",

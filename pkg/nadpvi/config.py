@@ -12,15 +12,16 @@ from nadpvi.gradient_model.data import MIN_WINDOW
 from nadpvi.gradient_model.sums import DEFAULT_BURN_IN, window_start
 from nadpvi.guides import Guide, MeanField, check_guide, guide_from_dict
 
-__all__ = ["DPVIConfig"]
+__all__ = ["DEFAULT_INITIAL_U", "DPVIConfig"]
 
+DEFAULT_INITIAL_U = -3.0
 _LARGEST_SHARE = 0.9  # of the budget, that may go to the curvature
 # Beyond these a run would overflow, or spend its budget on a trace that nothing can be inferred from.
 _SENSIBLE = {
     "clip_norm": (1e-9, 1e9),
     "preconditioner_u": (1e-6, 1e6),
-    "initial_u": (-30.0, 30.0),
 }
+_FARTHEST_MU, _FARTHEST_U = 1e6, 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +52,9 @@ class DPVIConfig:
         Start of the locations, on the unconstrained scale: the prior's mean when omitted; one number for all;
         or numbers by parameter label, the others starting at the prior's mean. From a far start the iterates'
         way is long, and the curvature is then fitted to the way rather than to the optimum's surroundings.
-    initial_u : float
-        Start of every scale, as the guide reads it.
+    initial_u : float or mapping of str to float
+        Start of the scales, as the guide reads them: one number for all, or numbers by parameter label, the
+        others starting at -3.
     learning_rate_factors : mapping of str to float, optional
         Positive factors of single coordinates' step sizes, by their label in phi, such as
         ``{"mu[variance]": 0.25}``.
@@ -60,6 +62,10 @@ class DPVIConfig:
         How many steps, from the first on, use a larger step size to come near the optimum. 0 for none.
     early_factor : float
         Factor >= 1 of the step size in those steps. Keep them out of the post-processing window.
+    early_factors : mapping of str to float, optional
+        Positive factors of single coordinates in those steps, by their label in phi, in place of
+        `early_factor`. A factor far below 1 holds a coordinate back until the others have come near: a
+        variance that is free from the start rises to explain that the coefficients are far off.
     box_mu, box_u : pair of float, optional
         Public bounds (low, high) of every location and of every other coordinate of phi: iterates are moved
         to the nearest point within, so that a run cannot explode.
@@ -102,10 +108,11 @@ class DPVIConfig:
     learning_rate: float | None = None
     monte_carlo_samples: int = 10
     initial_mu: float | Mapping[str, float] | None = None
-    initial_u: float = -3.0
+    initial_u: float | Mapping[str, float] = DEFAULT_INITIAL_U
     learning_rate_factors: Mapping[str, float] | None = None
     early_steps: int = 0
     early_factor: float = 1.0
+    early_factors: Mapping[str, float] | None = None
     box_mu: tuple[float, float] | None = None
     box_u: tuple[float, float] | None = None
     keep: str = "trace"
@@ -127,7 +134,6 @@ class DPVIConfig:
         for name in ("clip_norm", "learning_rate_constant", "learning_rate"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, check_positive(name, getattr(self, name)))
-        object.__setattr__(self, "initial_u", check_real("initial_u", self.initial_u))
         for name, (low, high) in _SENSIBLE.items():
             value = getattr(self, name)
             if value is not None and not low <= value <= high:
@@ -147,36 +153,28 @@ class DPVIConfig:
 
     def _check_start(self) -> None:
         """Refuse a start or a box that is out of range, and a start outside the box."""
-        start = self.initial_mu
-        if isinstance(start, Mapping):
-            checked: object = {
-                str(name): _within(f"initial_mu of {name}", value) for name, value in start.items()
-            }
-        else:
-            checked = None if start is None else _within("initial_mu", start)
-        object.__setattr__(self, "initial_mu", checked)
+        for name, farthest in (("initial_mu", _FARTHEST_MU), ("initial_u", _FARTHEST_U)):
+            object.__setattr__(self, name, _checked_start(name, getattr(self, name), farthest=farthest))
         for name in ("box_mu", "box_u"):
             object.__setattr__(self, name, _checked_box(name, getattr(self, name)))
-        if self.box_u is not None and not self.box_u[0] <= self.initial_u <= self.box_u[1]:
-            raise ArgumentError(f"initial_u must lie in box_u {self.box_u} (got {self.initial_u:g}).")
+        scales = self.initial_u.values() if isinstance(self.initial_u, Mapping) else [self.initial_u]
+        if self.box_u is not None:
+            for start in scales:
+                if not self.box_u[0] <= start <= self.box_u[1]:
+                    raise ArgumentError(f"initial_u must lie in box_u {self.box_u} (got {start:g}).")
 
     def _check_step_sizes(self) -> None:
         """Refuse factors of the step size that are not positive, or make the early steps smaller."""
-        if self.learning_rate_factors is not None:
-            if not isinstance(self.learning_rate_factors, Mapping):
-                raise ArgumentError('learning_rate_factors must map labels of phi to factors: {"u[a]": 2}.')
-            factors = {
-                str(name): check_positive(f"learning_rate_factors of {name}", value)
-                for name, value in self.learning_rate_factors.items()
-            }
-            object.__setattr__(self, "learning_rate_factors", factors)
+        for name in ("learning_rate_factors", "early_factors"):
+            object.__setattr__(self, name, _checked_factors(name, getattr(self, name)))
         if self.early_steps != 0 or isinstance(self.early_steps, bool):
             object.__setattr__(self, "early_steps", check_count("early_steps", self.early_steps))
         object.__setattr__(self, "early_factor", check_positive("early_factor", self.early_factor))
         if not 1.0 <= self.early_factor <= 1e6:
             raise ArgumentError(f"early_factor must be between 1 and 1e6 (got {self.early_factor:g}).")
-        if (self.early_steps == 0) != (self.early_factor == 1.0):
-            raise ArgumentError("early_steps and early_factor belong together; give both or none.")
+        is_plain = self.early_factor == 1.0 and not self.early_factors
+        if (self.early_steps == 0) != is_plain:
+            raise ArgumentError("early_steps and early_factor (or early_factors) belong together.")
         if self.early_steps >= self.num_steps:
             raise ArgumentError(
                 f"early_steps must be fewer than num_steps {self.num_steps} (got {self.early_steps})."
@@ -241,12 +239,28 @@ class DPVIConfig:
         return cls(**settings)
 
 
-def _within(name: str, value: object) -> float:
-    """Return a start that is not absurdly far away, or raise."""
+def _checked_start(name: str, value: object, *, farthest: float) -> Any:
+    """Return a start, one number or numbers by label, that is not absurdly far away; None as it is."""
+    if isinstance(value, Mapping):
+        return {str(key): _within(f"{name} of {key}", one, farthest=farthest) for key, one in value.items()}
+    return None if value is None and name == "initial_mu" else _within(name, value, farthest=farthest)
+
+
+def _within(name: str, value: object, *, farthest: float) -> float:
+    """Return a number that is at most `farthest` from 0, or raise."""
     number = check_real(name, value)
-    if not -1e6 <= number <= 1e6:
-        raise ArgumentError(f"{name} must be between -1e+06 and 1e+06 (got {number:g}).")
+    if not -farthest <= number <= farthest:
+        raise ArgumentError(f"{name} must be between {-farthest:g} and {farthest:g} (got {number:g}).")
     return number
+
+
+def _checked_factors(name: str, value: object) -> dict[str, float] | None:
+    """Return factors by label, all positive, or raise; None as it is."""
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        raise ArgumentError(f'{name} must map labels of phi to factors: {{"u[a]": 2}}.')
+    return {str(label): check_positive(f"{name} of {label}", factor) for label, factor in value.items()}
 
 
 def _checked_box(name: str, box: object) -> tuple[float, float] | None:

@@ -17,6 +17,7 @@ from nadpvi.engines.data import check_data
 from nadpvi.engines.programs import inlined_program, program_path
 from nadpvi.errors import ArgumentError, FileError
 from nadpvi.gradient_model import GradientModel, make_gradient_model
+from nadpvi.inference.curvature_prior import curvature_prior_for
 from nadpvi.inference.stan_data import StanDataEntry, make_parameter_data, make_stan_data, make_trace_data
 
 __all__ = ["PROGRAMS", "ExportedFiles", "export_stan"]
@@ -45,7 +46,7 @@ def export_stan(
     program: Literal["gradient_model", "gradient_model_trace", "parameter_model"] = "gradient_model",
     burn_in: float | Literal["auto"] | None = None,
     phi_star_prior: Literal["trace", "model"] = "trace",
-    curvature_prior: Literal["trace", "weak", "model"] = "trace",
+    curvature_prior: Literal["auto", "trace", "weak", "model", "tighter"] = "auto",
     subsampling_noise: bool = True,
     overwrite: bool = False,
 ) -> ExportedFiles:
@@ -94,7 +95,7 @@ def export_stan(
         release,
         burn_in=burn_in,
         phi_star_prior=phi_star_prior,
-        curvature_prior=curvature_prior,
+        curvature_prior=curvature_prior_for(release, curvature_prior),
         subsampling_noise=subsampling_noise,
     )
     content = json.dumps(check_data(_entries(program, model, release)), allow_nan=False)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nadpvi.columns import listed, quoted
-from nadpvi.config import DPVIConfig
+from nadpvi.config import DEFAULT_INITIAL_U, DPVIConfig
 from nadpvi.description import ModelDescription
 from nadpvi.errors import ArgumentError
 
@@ -29,8 +29,10 @@ class Settings:
         T, kappa, C and S.
     preconditioner, learning_rate, initial_phi : ndarray, shape (D,)
         beta, lambda and the start.
-    early_steps, early_factor
-        The first steps, and by how much their step size is larger.
+    early_steps : int
+        How many of the first steps have step sizes of their own.
+    early_learning_rate : ndarray, shape (D,)
+        Those step sizes.
     lower, upper : ndarray, shape (D,)
         The box that iterates stay in; infinite where there is none.
     keep, thin, burn_in
@@ -48,7 +50,7 @@ class Settings:
     learning_rate: Array
     initial_phi: Array
     early_steps: int
-    early_factor: float
+    early_learning_rate: Array
     lower: Array
     upper: Array
     keep: str
@@ -73,7 +75,7 @@ class Settings:
 
     def learning_rate_at(self, index: int) -> Array:
         """Return the step sizes of step `index`, counted from 0, shape (D,)."""
-        return self.learning_rate * self.early_factor if index < self.early_steps else self.learning_rate
+        return self.early_learning_rate if index < self.early_steps else self.learning_rate
 
 
 def make_settings(description: ModelDescription, config: DPVIConfig, *, noise_multiplier: float) -> Settings:
@@ -102,12 +104,19 @@ def make_settings(description: ModelDescription, config: DPVIConfig, *, noise_mu
         )
     else:
         raise ArgumentError("learning_rate must be given for a run without noise.")
-    learning_rate = base * preconditioner * _factors(description, config)
+    plain = np.ones(dimension)
+    factors = _replaced(plain, config, "learning_rate_factors", labels=description.phi_labels)
+    early = _replaced(plain * config.early_factor, config, "early_factors", labels=description.phi_labels)
+    learning_rate = base * preconditioner * factors
     _check_stability(
-        description, learning_rate=learning_rate * config.early_factor, sampling_rate=config.sampling_rate
+        description,
+        learning_rate=learning_rate * np.maximum(early, 1.0),
+        sampling_rate=config.sampling_rate,
     )
     lower, upper = _box(config, num_params=num_params, dimension=dimension)
-    start = _start(description, config)
+    start, _ = description.model.prior_moments(description.design)
+    start = _replaced(start, config, "initial_mu", labels=description.names)
+    scales = _replaced(np.full(num_params, DEFAULT_INITIAL_U), config, "initial_u", labels=description.names)
     _check_start(description, start, lower=lower[:num_params], upper=upper[:num_params])
     return Settings(
         description=description,
@@ -117,9 +126,9 @@ def make_settings(description: ModelDescription, config: DPVIConfig, *, noise_mu
         monte_carlo_samples=config.monte_carlo_samples,
         preconditioner=preconditioner,
         learning_rate=learning_rate,
-        initial_phi=config.guide.initial(mean=start, u=config.initial_u),
+        initial_phi=config.guide.initial(mean=start, u=scales),
         early_steps=config.early_steps,
-        early_factor=config.early_factor,
+        early_learning_rate=learning_rate * early,
         lower=lower,
         upper=upper,
         keep=config.keep,
@@ -127,16 +136,6 @@ def make_settings(description: ModelDescription, config: DPVIConfig, *, noise_mu
         burn_in=config.burn_in,
         num_records=config.num_records,
     )
-
-
-def _start(description: ModelDescription, config: DPVIConfig) -> Array:
-    """Return where the locations start, shape (K,): the prior's mean but for what the settings say."""
-    mean, _ = description.model.prior_moments(description.design)
-    if config.initial_mu is None:
-        return mean
-    if isinstance(config.initial_mu, Mapping):
-        return _replaced(mean, config.initial_mu, labels=description.names, name="initial_mu")
-    return np.full(len(mean), config.initial_mu)
 
 
 def _check_start(description: ModelDescription, start: Array, *, lower: Array, upper: Array) -> None:
@@ -150,15 +149,13 @@ def _check_start(description: ModelDescription, start: Array, *, lower: Array, u
         )
 
 
-def _factors(description: ModelDescription, config: DPVIConfig) -> Array:
-    """Return the factor of each coordinate's step size, shape (D,)."""
-    labels = description.phi_labels
-    given = config.learning_rate_factors or {}
-    return _replaced(np.ones(len(labels)), given, labels=labels, name="learning_rate_factors")
-
-
-def _replaced(values: Array, given: Mapping[str, float], *, labels: tuple[str, ...], name: str) -> Array:
-    """Return a copy of `values` with those that are given by label in their places."""
+def _replaced(values: Array, config: DPVIConfig, name: str, *, labels: tuple[str, ...]) -> Array:
+    """Return `values` with what the setting `name` gives in their places: one number for all, or by label."""
+    given: float | Mapping[str, float] | None = getattr(config, name)
+    if given is None:
+        return values
+    if not isinstance(given, Mapping):
+        return np.full(len(values), given)
     places = {label: place for place, label in enumerate(labels)}
     replaced = values.copy()
     for label, value in given.items():

@@ -26,7 +26,7 @@ def export(
     ] = False,
     burn_in: options.BurnInOrAuto = None,
     phi_star_prior: options.PhiStarPrior = "trace",
-    curvature_prior: options.CurvaturePrior = "trace",
+    curvature_prior: options.CurvaturePrior = "auto",
     subsampling_noise: options.SubsamplingNoise = True,
     force: options.Force = False,
     json: options.Json = False,

@@ -233,7 +233,7 @@ CurvaturePrior = Annotated[
     typer.Option(
         "--curvature-prior",
         autocompletion=lambda: [*CURVATURE_PRIORS],
-        help="Prior of the curvature: trace, weak or model.",
+        help="Prior of the curvature: auto, trace, weak, model or tighter.",
     ),
 ]
 SubsamplingNoise = Annotated[

@@ -48,7 +48,7 @@ class SamplingOptions:
     warmup: options.Warmup = 1000
     seed: options.Seed = None
     phi_star_prior: options.PhiStarPrior = None
-    curvature_prior: options.CurvaturePrior = "trace"
+    curvature_prior: options.CurvaturePrior = "auto"
     burn_in: options.BurnInOrAuto = None
     subsampling_noise: options.SubsamplingNoise = True
     engine: options.EngineName = "auto"

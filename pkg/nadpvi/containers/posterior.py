@@ -207,7 +207,7 @@ class Posterior(PosteriorViews):
         release: Release,
         burn_in: float | Literal["auto"] | None = None,
         phi_star_prior: Literal["trace", "model"] = "trace",
-        curvature_prior: Literal["trace", "weak", "model"] = "trace",
+        curvature_prior: Literal["auto", "trace", "weak", "model", "tighter"] = "auto",
         seed: int | None = None,
     ) -> "Posterior":
         """Return CmdStan's draws of an exported release, as ``infer(release, method="nuts")`` returns them.

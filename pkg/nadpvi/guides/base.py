@@ -89,8 +89,8 @@ class Guide(Protocol):
         """Return the D labels of phi, given the K of theta."""
         ...
 
-    def initial(self, *, mean: Array, u: float) -> Array:
-        """Return the starting phi, shape (D,): locations at `mean`, shape (K,), and every scale at `u`."""
+    def initial(self, *, mean: Array, u: float | Array) -> Array:
+        """Return the starting phi, shape (D,): locations at `mean`, shape (K,), scales at `u`, one or K."""
         ...
 
     def draw(self, phi: Array, standard_normal: Array) -> Array:

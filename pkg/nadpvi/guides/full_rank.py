@@ -82,11 +82,11 @@ class FullRank(CorrelatedGaussian):
         """Return L[row,column] for each entry below the diagonal, row by row."""
         return tuple(f"L[{row},{column}]" for k, row in enumerate(names) for column in names[:k])
 
-    def initial(self, *, mean: Array, u: float) -> Array:
+    def initial(self, *, mean: Array, u: float | Array) -> Array:
         """Return the starting phi, shape (D,): locations at `mean`, scales at `u`, no correlations."""
         num_params = len(mean)
         num_weights = num_params * (num_params - 1) // 2
-        return np.concatenate([mean, np.full(num_params, float(u)), np.zeros(num_weights)])
+        return np.concatenate([mean, np.broadcast_to(u, mean.shape), np.zeros(num_weights)])
 
     def _covariance_factor(self, phi: Array) -> Array:
         """Return L, shape (..., K, K)."""

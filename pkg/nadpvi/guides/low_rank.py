@@ -110,11 +110,11 @@ class LowRank(CorrelatedGaussian):
         rows, columns = self.pattern(len(names))
         return tuple(f"F[{names[row]},{column}]" for row, column in zip(rows, columns, strict=True))
 
-    def initial(self, *, mean: Array, u: float) -> Array:
+    def initial(self, *, mean: Array, u: float | Array) -> Array:
         """Return the starting phi, shape (D,): locations at `mean`, scales at `u`, small weights."""
         rows, columns = self.pattern(len(mean))
         weights = _START * np.cos((rows + 1.0) * (1.0 + _GOLDEN * columns))
-        return np.concatenate([mean, np.full(len(mean), float(u)), weights])
+        return np.concatenate([mean, np.broadcast_to(u, mean.shape), weights])
 
     def entropy(self, phi: Array) -> Array:
         """Return the differential entropy of q in nats, shape (...).

@@ -69,9 +69,9 @@ class MeanField:
         half = phi.shape[-1] // 2
         return phi[..., :half], phi[..., half:]
 
-    def initial(self, *, mean: Array, u: float) -> Array:
-        """Return the starting phi, shape (2 K,): locations at `mean`, shape (K,), and every scale at `u`."""
-        return np.concatenate([mean, np.full(len(mean), float(u))])
+    def initial(self, *, mean: Array, u: float | Array) -> Array:
+        """Return the starting phi, shape (2 K,): locations at `mean`, shape (K,), and scales at `u`."""
+        return np.concatenate([mean, np.broadcast_to(u, mean.shape)])
 
     def standard_deviation(self, phi: Array) -> Array:
         """Return the standard deviation of theta, shape (..., K); always positive."""

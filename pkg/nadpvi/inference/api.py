@@ -14,6 +14,7 @@ from nadpvi.engines.discover import ENGINE_NAMES, find_engine
 from nadpvi.errors import ArgumentError
 from nadpvi.gradient_model import check_priors, make_gradient_model, window_start
 from nadpvi.gradient_model.sums import DEFAULT_BURN_IN
+from nadpvi.inference.curvature_prior import curvature_prior_for
 from nadpvi.inference.groups import make_groups, used_burn_in
 from nadpvi.inference.health import with_findings
 from nadpvi.inference.methods import Task, find_method, resolve_method
@@ -33,7 +34,7 @@ def infer(
     seed: int | None = None,
     burn_in: float | Literal["auto"] | None = None,
     phi_star_prior: Literal["trace", "model"] | None = None,
-    curvature_prior: Literal["trace", "weak", "model"] = "trace",
+    curvature_prior: Literal["auto", "trace", "weak", "model", "tighter"] = "auto",
     subsampling_noise: bool = True,
     engine: Literal["auto", "cmdstan", "stanli"] = "auto",
     adapt_delta: float = 0.8,
@@ -69,9 +70,11 @@ def infer(
     phi_star_prior : {"trace", "model"}
         Normal prior around the window's mean (13.3), or the model's own prior where it has one. When omitted
         "trace", or "model" where "auto" stands for "dense".
-    curvature_prior : {"trace", "weak", "model"}
+    curvature_prior : {"auto", "trace", "weak", "model", "tighter"}
         Normal prior of v, the curvature before softplus: around its regression estimate with the estimate's
-        own sd (13.3), with three times that sd, or around what the guide's scales imply where they settled.
+        own sd (13.3), with three times that sd, around what the guide's scales imply where they settled, or,
+        for each coordinate, the one of "trace" and "model" that tells it better. "auto" is "tighter" for a
+        release with suggested settings, else "trace".
         "dense" has its own for the coordinates that its matrix holds.
     subsampling_noise : bool
         Whether to infer the extra variance that subsampling adds to each gradient. It also takes up what the
@@ -114,6 +117,7 @@ def infer(
         has_curvature=release.curvature is not None,
         engine=engine,
     )
+    precision_prior = curvature_prior_for(release, curvature_prior)
     ready = check_inference(
         num_steps=release.num_steps if release.sums is None else release.sums.num_steps,
         method=name,
@@ -123,7 +127,7 @@ def infer(
         seed=seed,
         burn_in=burn_in,
         phi_star_prior=optimum_prior,
-        curvature_prior=curvature_prior,
+        curvature_prior=precision_prior,
         subsampling_noise=subsampling_noise,
         engine=engine,
         adapt_delta=adapt_delta,
@@ -133,7 +137,7 @@ def infer(
         release,
         burn_in=burn_in,
         phi_star_prior=optimum_prior,
-        curvature_prior=curvature_prior,
+        curvature_prior=precision_prior,
         subsampling_noise=subsampling_noise,
     )
     chosen = find_method(name)
@@ -160,7 +164,7 @@ def infer(
         **({"adapt_delta": adapt_delta} if chosen.uses_stan else {}),
         "burn_in": burn_in if burn_in is not None else used_burn_in(release),
         "phi_star_prior": optimum_prior,
-        "curvature_prior": curvature_prior,
+        "curvature_prior": precision_prior,
         "subsampling_noise": bool(subsampling_noise),
         "versions": package_versions(),
         "release_versions": release.versions,
@@ -192,7 +196,7 @@ def check_inference(
     seed: int | None = None,
     burn_in: float | str | None = None,
     phi_star_prior: str = "trace",
-    curvature_prior: str = "trace",
+    curvature_prior: str = "auto",
     subsampling_noise: bool = True,
     engine: str = "auto",
     adapt_delta: float = 0.8,

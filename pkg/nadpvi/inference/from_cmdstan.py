@@ -14,6 +14,7 @@ from nadpvi.diagnostics.chains import MAX_TREEDEPTH
 from nadpvi.engines.csv_files import read_chains
 from nadpvi.errors import ArgumentError
 from nadpvi.gradient_model import make_gradient_model
+from nadpvi.inference.curvature_prior import curvature_prior_for
 from nadpvi.inference.draws import PostProcessingDraws
 from nadpvi.inference.file_checks import check_density, check_origin, check_theta, check_variables
 from nadpvi.inference.groups import make_groups, used_burn_in
@@ -39,7 +40,7 @@ def read_posterior(
     release: Release,
     burn_in: float | Literal["auto"] | None,
     phi_star_prior: Literal["trace", "model"],
-    curvature_prior: Literal["trace", "weak", "model"],
+    curvature_prior: str,
     seed: int | None,
     stacklevel: int = 2,
 ) -> FilePosterior:
@@ -49,6 +50,7 @@ def read_posterior(
     generator = np.random.default_rng(None if seed is None else check_seed("seed", seed))
     if isinstance(burn_in, str) and burn_in == "auto":
         burn_in = choose_burn_in(release)
+    curvature_prior = curvature_prior_for(release, curvature_prior)
     paths = _paths(files)
     found = read_chains(paths)
     variables, name = found.draws.variables, str(paths[0])

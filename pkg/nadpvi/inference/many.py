@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from nadpvi.containers.release import Release
 from nadpvi.errors import ArgumentError
 from nadpvi.gradient_model import join_models, make_gradient_model
+from nadpvi.inference.curvature_prior import curvature_prior_for
 from nadpvi.inference.draws import seed_sequence
 from nadpvi.inference.exact import sample_exact
 
@@ -29,7 +30,7 @@ def exact_theta(
     seed: int | np.random.SeedSequence,
     burn_in: float | None = None,
     phi_star_prior: str = "trace",
-    curvature_prior: str = "trace",
+    curvature_prior: str = "auto",
     subsampling_noise: bool = True,
 ) -> Array:
     """Return independent draws of theta given each release, on the unconstrained scale.
@@ -62,7 +63,7 @@ def exact_theta(
                 release,
                 burn_in=burn_in,
                 phi_star_prior=phi_star_prior,
-                curvature_prior=curvature_prior,
+                curvature_prior=curvature_prior_for(release, curvature_prior),
                 subsampling_noise=subsampling_noise,
             )
             for release in releases

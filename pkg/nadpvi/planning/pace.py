@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Any
 
+from nadpvi.checks import check_count
 from nadpvi.config import DPVIConfig
 from nadpvi.errors import ArgumentError
 
@@ -19,7 +20,7 @@ def with_kept_pace(
     """Return other settings with step sizes by which iterates move as they were meant to.
 
     What counts is step size times sampling rate, in a scale times its preconditioner, over all steps. Fewer
-    steps keep their size, since larger ones could be unsteady.
+    steps keep their size, since larger ones could be unsteady. Early steps stay the same share of all.
 
     Parameters
     ----------
@@ -45,6 +46,7 @@ def with_kept_pace(
         )
     changes: dict[str, Any] = {
         "num_steps": num_steps,
+        "early_steps": _early_steps(config, num_steps=num_steps),
         "sampling_rate": sampling_rate,
         "preconditioner_u": preconditioner_u,
     }
@@ -61,3 +63,10 @@ def with_kept_pace(
         learning_rate=config.learning_rate * by_rate * by_steps,
         learning_rate_factors=factors or None,
     )
+
+
+def _early_steps(config: DPVIConfig, *, num_steps: int | None) -> int | None:
+    """Return as large a share of the steps as before; None where nothing changes."""
+    if num_steps is None or config.early_steps == 0:
+        return None
+    return max(1, int(config.early_steps * check_count("num_steps", num_steps) / config.num_steps))

@@ -147,6 +147,7 @@ def _make_plan(mechanism: Mechanism, *, num_records: int, num_window_steps: int,
     )
     time = time_run(settings, noise_multiplier=sigma, num_records=num_records) if measure_time else None
     optimum = _optimum(mechanism, num_records=num_records)
+    size = len(description.names)
     made = Plan(
         epsilon=privacy.epsilon if isinstance(privacy, PrivacyBudget) else math.inf,
         delta=privacy.delta if isinstance(privacy, PrivacyBudget) else 0.0,
@@ -161,7 +162,7 @@ def _make_plan(mechanism: Mechanism, *, num_records: int, num_window_steps: int,
         clip_norm=settings.clip_norm,
         noise_multiplier=sigma,
         preconditioner_u=mechanism.config.preconditioner_u,
-        initial_u=mechanism.config.initial_u,
+        initial_u=settings.initial_phi[size : 2 * size],
         curvature_share=mechanism.config.curvature_share,
         suggested_for=mechanism.config.suggested_for,
         is_heuristic=mechanism.config.learning_rate is None,

@@ -108,7 +108,7 @@ class Plan:
     clip_norm: float
     noise_multiplier: float
     preconditioner_u: float
-    initial_u: float
+    initial_u: Array
     curvature_share: float
     suggested_for: int | None
     is_heuristic: bool
@@ -225,7 +225,7 @@ class Plan:
             f"Plan for {self.num_records:,} records; none was read, and levels are taken as equally frequent",
             f"privacy budget:    {budget}",
             f"settings:          {chosen}; preconditioner {self.preconditioner_u:g} of the scales, which "
-            f"start at u = {self.initial_u:g}",
+            f"start at u = {number_range(self.initial_u)}",
             f"curvature:         {curvature}",
             f"noise multiplier:  {self.noise_multiplier:.6g} clip norms of {self.clip_norm:.4g}",
             f"noise sd a step:   {self.noise_std[0]:.4g} in locations, {self.noise_std[half]:.4g} in scales",

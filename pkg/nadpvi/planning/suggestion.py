@@ -23,9 +23,10 @@ from scipy import linalg
 from nadpvi.bijectors import inverse_softplus
 from nadpvi.checks import check_count
 from nadpvi.config import DPVIConfig
+from nadpvi.curvature_share import num_coefficients
 from nadpvi.description import ModelDescription
 from nadpvi.errors import ArgumentError, ModelError
-from nadpvi.gradient_model.sums import DEFAULT_BURN_IN
+from nadpvi.gradient_model.sums import DEFAULT_BURN_IN, window_start
 from nadpvi.guides import Guide, MeanField
 from nadpvi.made_up import Covariates, check_covariates
 from nadpvi.models.base import Model, SimulatingModel
@@ -44,7 +45,8 @@ Array = NDArray[np.float64]
 
 _SCATTER = 14.0  # R^2
 _PRIOR_SCATTER = 4.0  # the most that scatter may be in all locations together, as squares in prior sds
-_SCALE_SCATTER = 1.0  # the most that the scatter of a scale's logarithm may be
+_SCALE_SCATTER = 0.4  # the most that the scatter of a scale's logarithm may be
+_HELD_BACK = 1e-3  # of its step size
 _STEADY = 0.5  # the most that lambda kappa h may be, in the fastest direction
 _FEWEST_STEPS, _MOST_STEPS = 300, 2000
 _SAMPLING_RATES = (0.1, 0.2, 0.5, 1.0)
@@ -148,7 +150,8 @@ def suggest_config(
         learning_rate_factors={
             label: rounded(step / (rate * rate_base)) for label, step in zip(labels, wanted, strict=True)
         },
-        initial_u=rounded(float(np.median(start))),
+        initial_u={name: rounded(float(u)) for name, u in zip(description.names, start, strict=True)},
+        **_held_back(description, num_steps=num_steps),
         curvature_share=share,
         guide=guide,
         suggested_for=num_records,
@@ -211,6 +214,18 @@ def _choose_steps(found: Predictive, *, window_noise: float) -> tuple[Array, int
     if excess <= 1.0:
         return steps, _FEWEST_STEPS
     return steps / excess, min(100 * math.ceil(_FEWEST_STEPS * excess / 100), _MOST_STEPS)
+
+
+def _held_back(description: ModelDescription, *, num_steps: int) -> dict[str, Any]:
+    """Return settings that hold what is no coefficient, such as a variance, until the window begins.
+
+    Its optimum depends on how far off the coefficients are, and it returns from there more slowly than they.
+    """
+    extras = description.names[num_coefficients(description) :]
+    if not extras:
+        return {}
+    held = {f"{part}[{name}]": _HELD_BACK for name in extras for part in ("mu", "u")}
+    return {"early_steps": window_start(num_steps, burn_in=DEFAULT_BURN_IN), "early_factors": held}
 
 
 def _window(num_steps: int) -> float:

@@ -34,6 +34,7 @@ Array = NDArray[np.float64]
 
 _FORMAT_VERSION = 1
 _SECRET_BYTES = 32
+_LATER_SETTINGS = ("suggested_for", "early_factors")  # than the first checkpoints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -240,9 +241,10 @@ def _settings(mechanism: Mechanism) -> dict[str, Any]:
     if not isinstance(privacy, PrivacyBudget):
         raise ArgumentError("a checkpoint is for a private run.")
     config = mechanism.config.to_dict()
-    if config["suggested_for"] is None:
+    for name in _LATER_SETTINGS:
         # As checkpoints were written before: their fingerprints still hold.
-        del config["suggested_for"]
+        if config[name] is None:
+            del config[name]
     curvature = {"curvature_noise_multiplier": mechanism.curvature_noise_multiplier}
     if mechanism.curvature_noise_multiplier is None:
         # As checkpoints were written before a curvature could be released: their fingerprints still hold.

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,5 +58,17 @@ def _moved(base: DPVIConfig, point: Array) -> DPVIConfig:
         preconditioner_u=rounded(paced.preconditioner_u),
         learning_rate=rounded(paced.learning_rate * step),
         learning_rate_factors=factors,
-        initial_u=rounded(max(base.initial_u + point[4], -20.0)),
+        initial_u=_moved_scales(base.initial_u, by=float(point[4])),
     )
+
+
+def _moved_scales(start: float | Mapping[str, float], *, by: float) -> float | dict[str, float]:
+    """Return the start of the scales, or of each, moved by a step."""
+    if isinstance(start, Mapping):
+        return {name: _moved_scale(u, by=by) for name, u in start.items()}
+    return _moved_scale(start, by=by)
+
+
+def _moved_scale(start: float, *, by: float) -> float:
+    """Return one start moved by a step."""
+    return rounded(max(start + by, -20.0))
