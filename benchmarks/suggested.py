@@ -1,8 +1,9 @@
 """Suggested settings on whole simulated runs: the conjugate models, and UCI Adult by the dense method.
 
 ``python benchmarks/suggested.py conjugate`` takes tables from the prior (epsilon 0.1, 5,000 records, guesses
-of half, once and twice as many); ``python benchmarks/suggested.py adult --epsilon 1 --seeds 5`` scores
-releases of the training rows on the test rows. Results go to ``benchmarks/results/suggested-*.json``.
+of half, once and twice as many); ``python benchmarks/suggested.py linear --count 48`` does so for the ten
+dimensional linear regression at three budgets; ``python benchmarks/suggested.py adult --epsilon 1 --seeds 5``
+scores releases of the training rows on the test rows. Results go to ``benchmarks/results/suggested-*.json``.
 """
 
 import argparse
@@ -70,6 +71,36 @@ def conjugate(*, count: int) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def linear(*, count: int) -> pd.DataFrame:
+    """Return calibration and sds of the ten-dimensional linear regression, a row for each budget."""
+    source = load_experiment("linear-regression").tasks()[0].settings
+    rows = []
+    for epsilon in (0.1, 0.3, 1.0):
+        changes = {"epsilon": epsilon, "count": count, "settings": {"suggested": True}, "infer": {}}
+        block = Block({**source, **changes}, seed=11)
+        z, sd = [], []
+        for number, (release, truth) in enumerate(zip(block.releases, block.theta, strict=True)):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                posterior = na.infer(release, method="exact", draws=250, seed=number, phi_star_prior="model")
+            theta = posterior.theta().reshape(-1, len(truth))
+            z.append((truth - theta.mean(axis=0)) / theta.std(axis=0))
+            sd.append(theta.std(axis=0))
+        found, spread = np.array(z), np.array(sd)
+        for name, part in (("coefficients", slice(0, -1)), ("log s2", slice(-1, None))):
+            rows.append(
+                {
+                    "epsilon": epsilon,
+                    "parameters": name,
+                    "z mean": found[:, part].mean(),
+                    "rms of z": float(np.sqrt((found[:, part] ** 2).mean())),
+                    "coverage 90": float((np.abs(found[:, part]) < 1.645).mean()),
+                    "median sd": float(np.median(spread[:, part])),
+                }
+            )
+    return pd.DataFrame(rows)
+
+
 def adult(*, epsilon: float, seeds: int) -> pd.DataFrame:
     """Return scores of each release on the test rows, and z_DP over the coefficients (DESIGN section 9)."""
     model = na.models.LogisticRegression(outcome="income", predictors=ADULT_PREDICTORS)
@@ -111,7 +142,7 @@ def _moments(posterior: na.Posterior) -> tuple[np.ndarray, np.ndarray]:
 def main() -> None:
     """Run what is asked for, print it and write it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("conjugate", "adult"))
+    parser.add_argument("what", choices=("conjugate", "linear", "adult"))
     parser.add_argument("--count", type=int, default=5000)
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--seeds", type=int, default=5)
@@ -121,6 +152,9 @@ def main() -> None:
         table = conjugate(count=arguments.count)
         name = "suggested-conjugate"
         result["rmse bound"] = coverage_rmse_bound(arguments.count)
+    elif arguments.what == "linear":
+        table = linear(count=arguments.count)
+        name = "suggested-linear"
     else:
         table = adult(epsilon=arguments.epsilon, seeds=arguments.seeds)
         name = f"suggested-adult-{arguments.epsilon:g}"

@@ -255,7 +255,7 @@ def test_data_may_lie_in_the_new_folder(release, tmp_path):
 def test_settings_that_no_program_has_are_refused(export):
     for settings, message in (
         ({"program": "gradient_model_dense"}, "program must be one of 'gradient_model', "),
-        ({"burn_in": 1.0}, "burn_in must be in"),
+        ({"burn_in": 1.0}, "--burn-in must be in"),
         ({"phi_star_prior": "flat"}, "phi_star_prior must be one of"),
         ({"curvature_prior": "flat"}, "curvature_prior must be one of"),
     ):
@@ -658,7 +658,7 @@ def test_command_line_exports(tmp_path):
     [
         (["missing.nc", "--stan-data", "d.json"], 1, "cannot read missing.nc"),
         (["release.nc", "--stan-data", "release.nc"], 2, "is an input of this command"),
-        (["release.nc", "--stan-data", "d.json", "--burn-in", "2"], 2, "burn_in must be in"),
+        (["release.nc", "--stan-data", "d.json", "--burn-in", "2"], 2, "--burn-in must be in"),
         (["release.nc", "--stan-data", "no/d.json"], 1, "folder no does not exist"),
     ],
 )
