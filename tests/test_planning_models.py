@@ -11,6 +11,7 @@ from nadpvi.guides import FullRank, MeanField
 from nadpvi.made_up import made_up_records, made_up_table, prior_draws
 from nadpvi.models import CustomModel, MultinomialLogisticRegression, Parameter, PoissonRegression
 from nadpvi.planning.curvature import expected_information, information_evenness
+from nadpvi.planning.outcomes import outcome_warnings
 from nadpvi.planning.plan import plan
 
 BUDGET = na.PrivacyBudget(epsilon=1.0, delta=1e-6)
@@ -105,3 +106,51 @@ def test_a_model_without_an_outcome_is_refused():
     )
     with pytest.raises(na.ModelError, match="it has no outcome"):
         make_plan(model)
+
+
+OUTCOMES = {
+    "in another unit": (
+        na.models.LinearRegression(outcome="y"),
+        {"kind": "real", "lower": 0, "upper": 100},
+        "beyond",
+    ),
+    "narrow": (
+        na.models.LinearRegression(outcome="y"),
+        {"kind": "real", "lower": -50, "upper": 50},
+        "allows -50 to 50",
+    ),
+    "fitting": (na.models.LinearRegression(outcome="y"), {"kind": "real", "lower": -2, "upper": 2}, None),
+    "wide counts": (
+        na.models.PoissonGamma(outcome="y", prior_shape=8, prior_rate=0.2),
+        {"kind": "count", "upper": 30},
+        "beyond",
+    ),
+    "low counts": (
+        na.models.PoissonGamma(outcome="y", prior_shape=8, prior_rate=2),
+        {"kind": "count", "upper": 900},
+        None,
+    ),
+    "binary": (na.models.LogisticRegression(outcome="y"), {"kind": "binary", "levels": ["n", "y"]}, None),
+}
+
+
+@pytest.mark.parametrize("case", OUTCOMES)
+def test_a_prior_that_does_not_fit_the_outcomes_bounds_is_said(case):
+    model, column, words = OUTCOMES[case]
+    schema = na.Schema.from_dict({"columns": {"y": column, "dose": {"kind": "real", "lower": 0, "upper": 1}}})
+    described = ModelDescription(model=model, schema=schema, guide=na.MeanField())
+    found = outcome_warnings(described, rng=np.random.default_rng(0))
+    if words is None:
+        assert found == []
+    else:
+        assert words in found[0]
+        assert "choose the model's priors" in found[0].lower()
+
+
+def test_a_plan_says_so_first():
+    model, column, _ = OUTCOMES["in another unit"]
+    schema = na.Schema.from_dict({"columns": {"y": column, "dose": {"kind": "real", "lower": 0, "upper": 1}}})
+    made = na.plan(
+        model, BUDGET, na.DPVIConfig(clip_norm=5.0), schema=schema, num_records=1000, measure_time=False
+    )
+    assert "of the outcomes that the prior expects" in made.warnings[0]

@@ -65,6 +65,7 @@ PUBLIC = {
     "nadpvi.cli.run_file",
     "nadpvi.cli.wording",
     "nadpvi.planning.clipping",
+    "nadpvi.planning.outcomes",
     "nadpvi.planning.pace",
     "nadpvi.planning.predictive",
     "nadpvi.planning.published",

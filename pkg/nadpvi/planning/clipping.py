@@ -18,7 +18,7 @@ from nadpvi.errors import ModelError
 from nadpvi.planning.predictive import Predictive
 from nadpvi.planning.rounding import rounded
 
-__all__ = ["Clipping", "choose_clipping"]
+__all__ = ["Clipping", "choose_clipping", "least_clip_norm"]
 
 Array = NDArray[np.float64]
 
@@ -49,7 +49,7 @@ def choose_clipping(found: Predictive, *, noise: float) -> Clipping:
     best = (math.inf, Clipping(1.0, 1.0))
     for preconditioner in _PRECONDITIONERS:
         norms = np.hypot(location_norms, preconditioner * found.scale_norms)
-        clip_norm = _least_clip_norm(found, norms=norms, noise=noise)
+        clip_norm = least_clip_norm(found, norms=norms, noise=noise)
         # Of log sd(u) at its optimum, whose curvature is 2 whatever u's is.
         scale_error = min(0.5 * noise * clip_norm / preconditioner, 1.0)
         # Not held to the prior's: a location that is drowned by one clip norm is drowned deeper by the next.
@@ -60,7 +60,7 @@ def choose_clipping(found: Predictive, *, noise: float) -> Clipping:
     return best[1]
 
 
-def _least_clip_norm(found: Predictive, *, norms: Array, noise: float) -> float:
+def least_clip_norm(found: Predictive, *, norms: Array, noise: float) -> float:
     """Return the smallest clip norm whose clipping does no harm.
 
     Found by bisection between the largest norm and a small part of it.

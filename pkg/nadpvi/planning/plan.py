@@ -27,6 +27,7 @@ from nadpvi.models.base import Model, Parameter, SimulatingModel
 from nadpvi.models.custom import CustomModel
 from nadpvi.planning.curvature import mean_field_of
 from nadpvi.planning.expectations import expect_run
+from nadpvi.planning.outcomes import outcome_warnings
 from nadpvi.planning.report import Plan
 from nadpvi.planning.resolve import resolve_config
 from nadpvi.planning.timing import time_run
@@ -191,9 +192,9 @@ def _make_plan(mechanism: Mechanism, *, num_records: int, num_window_steps: int,
     )
     spread = expected.spread
     lost_share = spread.added / np.maximum(spread.learnable, np.finfo(float).tiny)
-    return dataclasses.replace(
-        made, warnings=plan_warnings(made, lost_share=lost_share, evenness=expected.evenness)
-    )
+    found = outcome_warnings(description, rng=np.random.default_rng(0))
+    found += plan_warnings(made, lost_share=lost_share, evenness=expected.evenness)
+    return dataclasses.replace(made, warnings=tuple(found))
 
 
 def _optimum(mechanism: Mechanism, *, num_records: int) -> ExpectedOptimum:
