@@ -1,7 +1,7 @@
 """Suggested settings on whole simulated runs: the conjugate models, and UCI Adult by the dense method.
 
 ``python benchmarks/suggested.py conjugate`` takes tables from the prior (epsilon 0.1, 5,000 records, guesses
-of half, once and twice as many); ``python benchmarks/suggested.py linear --count 48`` does so for the ten
+of half, once and twice as many); ``python benchmarks/suggested.py linear --count 500`` does so for the ten
 dimensional linear regression at three budgets; ``python benchmarks/suggested.py adult --epsilon 1 --seeds 5``
 scores releases of the training rows on the test rows. Results go to ``benchmarks/results/suggested-*.json``.
 """
@@ -78,15 +78,18 @@ def linear(*, count: int) -> pd.DataFrame:
     for epsilon in (0.1, 0.3, 1.0):
         changes = {"epsilon": epsilon, "count": count, "settings": {"suggested": True}, "infer": {}}
         block = Block({**source, **changes}, seed=11)
-        z, sd = [], []
-        for number, (release, truth) in enumerate(zip(block.releases, block.theta, strict=True)):
+        drawn = []
+        for number, release in enumerate(block.releases):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 posterior = na.infer(release, method="exact", draws=250, seed=number, phi_star_prior="model")
-            theta = posterior.theta().reshape(-1, len(truth))
-            z.append((truth - theta.mean(axis=0)) / theta.std(axis=0))
-            sd.append(theta.std(axis=0))
-        found, spread = np.array(z), np.array(sd)
+            drawn.append(posterior.theta().reshape(-1, block.theta.shape[1]))
+        draws = np.array(drawn)
+        scores = score_many(
+            draws, block.theta, seeds=block.seeds, num_references=20, reference_centre=block.mean_locations
+        )
+        spread = draws.std(axis=1)
+        found = (block.theta - draws.mean(axis=1)) / spread
         for name, part in (("coefficients", slice(0, -1)), ("log s2", slice(-1, None))):
             rows.append(
                 {
@@ -96,6 +99,7 @@ def linear(*, count: int) -> pd.DataFrame:
                     "rms of z": float(np.sqrt((found[:, part] ** 2).mean())),
                     "coverage 90": float((np.abs(found[:, part]) < 1.645).mean()),
                     "median sd": float(np.median(spread[:, part])),
+                    "rmse of all": coverage_rmse(scores["joint"]),
                 }
             )
     return pd.DataFrame(rows)
@@ -155,6 +159,7 @@ def main() -> None:
     elif arguments.what == "linear":
         table = linear(count=arguments.count)
         name = "suggested-linear"
+        result["rmse bound"] = coverage_rmse_bound(arguments.count)
     else:
         table = adult(epsilon=arguments.epsilon, seeds=arguments.seeds)
         name = f"suggested-adult-{arguments.epsilon:g}"

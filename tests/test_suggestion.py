@@ -278,17 +278,17 @@ class TestSuggestion:
         replaced = dataclasses.replace(chosen, num_steps=600)
         assert replaced.learning_rate == chosen.learning_rate
 
-    def test_a_variance_is_held_back_until_the_window_begins(self):
+    def test_a_variance_is_held_back_until_the_coefficients_are_near(self):
         model = na.models.LinearRegression(outcome="wait", predictors=["dose"])
         chosen = na.suggest_config(model, BUDGET, schema=SCHEMA, num_records=5000)
-        assert chosen.early_steps == 0.2 * chosen.num_steps
+        assert (chosen.num_steps, chosen.early_steps) == (300, 40)
         assert set(chosen.early_factors) == {"mu[variance]", "u[variance]"}
         assert max(chosen.early_factors.values()) < 0.01
         # Each scale starts where its own curvature is expected: that of a log variance is about N / 2.
         assert chosen.initial_u["variance"] == pytest.approx(np.log(2500.0**-0.5), abs=0.1)
         assert chosen.initial_u["dose"] < chosen.initial_u["variance"] - 1.0
         shorter = na.with_kept_pace(chosen, num_steps=50)
-        assert (shorter.early_steps, shorter.early_factors) == (10, chosen.early_factors)
+        assert (shorter.early_steps, shorter.early_factors) == (6, chosen.early_factors)
         coin = na.suggest_config(COIN, BUDGET, schema=SCHEMA, num_records=5000)
         assert (coin.early_steps, coin.early_factors) == (0, None)
 

@@ -46,7 +46,7 @@ Array = NDArray[np.float64]
 _SCATTER = 14.0  # R^2
 _PRIOR_SCATTER = 4.0  # the most that scatter may be in all locations together, as squares in prior sds
 _SCALE_SCATTER = 0.4  # the most that the scatter of a scale's logarithm may be
-_HELD_BACK = 1e-3  # of its step size
+_HELD_BACK, _HELD_SHARE = 1e-3, 2 / 3  # of its step size, and of the burn-in
 _STEADY = 0.5  # the most that lambda kappa h may be, in the fastest direction
 _FEWEST_STEPS, _MOST_STEPS = 300, 2000
 _SAMPLING_RATES = (0.1, 0.2, 0.5, 1.0)
@@ -217,15 +217,17 @@ def _choose_steps(found: Predictive, *, window_noise: float) -> tuple[Array, int
 
 
 def _held_back(description: ModelDescription, *, num_steps: int) -> dict[str, Any]:
-    """Return settings that hold what is no coefficient, such as a variance, until the window begins.
+    """Return settings that hold what is no coefficient, such as a variance, until the coefficients are near.
 
-    Its optimum depends on how far off the coefficients are, and it returns from there more slowly than they.
+    Its optimum depends on how far off they are, and it returns from there more slowly than they. It then has
+    a third of the burn-in for its own way.
     """
     extras = description.names[num_coefficients(description) :]
     if not extras:
         return {}
     held = {f"{part}[{name}]": _HELD_BACK for name in extras for part in ("mu", "u")}
-    return {"early_steps": window_start(num_steps, burn_in=DEFAULT_BURN_IN), "early_factors": held}
+    burn_in = window_start(num_steps, burn_in=DEFAULT_BURN_IN)
+    return {"early_steps": int(_HELD_SHARE * burn_in), "early_factors": held}
 
 
 def _window(num_steps: int) -> float:
