@@ -84,6 +84,11 @@ class TestVersion:
     def copy(self, tmp_path):
         for name in ("pyproject.toml", "CITATION.cff", "CHANGELOG.md"):
             shutil.copy(ROOT / name, tmp_path / name)
+        # With something unreleased, which there is not just after a version.
+        path = tmp_path / "CHANGELOG.md"
+        path.write_text(
+            path.read_text().replace("## [Unreleased]\n", "## [Unreleased]\n\n### Added\n\n- A word.\n")
+        )
         return tmp_path
 
     def test_a_version_is_written_everywhere(self, copy):
@@ -91,7 +96,7 @@ class TestVersion:
         assert tomllib.loads((copy / "pyproject.toml").read_text())["project"]["version"] == "9.1.0"
         assert "\nversion: 9.1.0\n" in (copy / "CITATION.cff").read_text()
         text = (copy / "CHANGELOG.md").read_text()
-        assert "## [Unreleased]\n\n## [9.1.0] - 2031-02-03\n\n### Added\n" in text
+        assert "## [Unreleased]\n\n## [9.1.0] - 2031-02-03\n\n### Added\n\n- A word.\n" in text
         version.set_version("9.2.0.dev0", "2031-02-04", root=copy)
         assert (copy / "CHANGELOG.md").read_text() == text
         assert "\nversion: 9.2.0.dev0\n" in (copy / "CITATION.cff").read_text()
