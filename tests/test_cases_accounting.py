@@ -278,7 +278,7 @@ class TestC4NonsenseParameters:
         ]  # fmt: skip
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 2
-        assert done.stderr == "nadpvi: error: delta must be in (0, 1) (got nan).\n"
+        assert done.stderr == "nadpvi: error: --delta must be in (0, 1) (got nan).\n"
         assert done.stdout == ""
 
 

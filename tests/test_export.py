@@ -255,7 +255,7 @@ def test_data_may_lie_in_the_new_folder(release, tmp_path):
 def test_settings_that_no_program_has_are_refused(export):
     for settings, message in (
         ({"program": "gradient_model_dense"}, "program must be one of 'gradient_model', "),
-        ({"burn_in": 1.0}, "--burn-in must be in"),
+        ({"burn_in": 1.0}, "burn_in must be in"),
         ({"phi_star_prior": "flat"}, "phi_star_prior must be one of"),
         ({"curvature_prior": "flat"}, "curvature_prior must be one of"),
     ):

@@ -730,7 +730,7 @@ CAPPED = ["--create", "--label", "x", "--cap-epsilon", "9", "--cap-delta", "1e-5
         (["--create", "--label", "x", "--cap-epsilon", "1"], 2, "go together"),
         (["--neighbouring-relation", "replace_one"], 2, "go with --create"),
         (["--create", "--label", "x", "--neighbouring-relation", "replace_one"], 2, "that of a cap"),
-        ([*CAPPED, "--neighbouring-relation", "swap"], 2, "neighbouring_relation must be"),
+        ([*CAPPED, "--neighbouring-relation", "swap"], 2, "--neighbouring-relation must be"),
         (["--create", "--label", "x", "--cap-epsilon", "0", "--cap-delta", "1e-5"], 2, "epsilon must be"),
     ],
 )
