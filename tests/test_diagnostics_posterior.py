@@ -127,7 +127,7 @@ class TestFiles:
             "sampling_rate": 0.1,
         }
         path = na.Release.from_arrays(**run).save(tmp_path / "short.nc")
-        assert "diagnostics: none, infer --burn-in 0.2 leaves 2 of 2 steps" in self.run("summary", path)
+        assert "diagnostics: none, --burn-in 0.2 leaves 2 of 2 steps" in self.run("summary", path)
 
     def test_a_file_from_before_has_none(self, folder):
         posterior = na.Posterior.load(folder / "posterior.nc")

@@ -4,8 +4,9 @@ import pytest
 import typer
 from cli_cases import run_here
 
+from nadpvi.cli import wording
 from nadpvi.cli.app import app
-from nadpvi.cli.wording import FLAGS, in_flags
+from nadpvi.cli.wording import FLAGS, in_flags, running_command
 
 
 def flags_of(command):
@@ -15,6 +16,17 @@ def flags_of(command):
 
 
 COMMANDS = typer.main.get_command(app).commands
+
+
+def test_the_running_command_is_one_of_the_commands(monkeypatch):
+    assert set(COMMANDS) == wording.COMMANDS
+    for words, command in (
+        (["nadpvi", "-q", "summary", "r.nc"], "summary"),
+        (["pytest", "tests/test_wording.py"], None),
+        (["pytest"], None),
+    ):
+        monkeypatch.setattr("sys.argv", words)
+        assert running_command() == command
 
 
 @pytest.mark.parametrize("setting", FLAGS)

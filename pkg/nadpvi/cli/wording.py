@@ -4,8 +4,26 @@ import re
 import sys
 from typing import Final
 
-__all__ = ["FLAGS", "in_flags", "running_command"]
+__all__ = ["COMMANDS", "FLAGS", "in_flags", "running_command"]
 
+COMMANDS: Final = frozenset(
+    [
+        "plan",
+        "schema",
+        "release",
+        "resume",
+        "infer",
+        "fit",
+        "summary",
+        "predict",
+        "report",
+        "export",
+        "coverage",
+        "ledger",
+        "doctor",
+        "demo",
+    ]
+)
 _RUN = ("plan", "release", "fit")
 _DRAW = ("infer", "fit")
 # A setting in messages, its flag, and the commands that have it: the first is named where another one runs.
@@ -53,8 +71,9 @@ _WITHOUT_FLAG = " (or learning_rate_factors of these)"
 
 
 def running_command() -> str | None:
-    """Return the command that was typed: the first word that is no option."""
-    return next((word for word in sys.argv[1:] if not word.startswith("-")), None)
+    """Return the command that was typed, the first word that is no option; None in another program."""
+    word = next((word for word in sys.argv[1:] if not word.startswith("-")), None)
+    return word if word in COMMANDS else None
 
 
 def in_flags(text: object, *, command: str | None = None) -> str:
