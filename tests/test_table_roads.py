@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
@@ -21,6 +20,8 @@ from nadpvi.private.curator import release
 from nadpvi.private.records import make_records
 from nadpvi.schema import Schema
 from nadpvi.tables import in_parts, to_table
+
+pa = pytest.importorskip("pyarrow")  # not in the smoke environment
 
 LEVELS = ["NA", "1", "2.5", "True", "a,b", " x", "0", "False", 'q"r']
 NUMBER = {"kind": "real", "lower": -10, "upper": 1e6, "missing": "drop", "unknown": 4}
