@@ -5,8 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow.csv
-import pyarrow.parquet
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,7 +19,9 @@ from nadpvi.private.records import make_records
 from nadpvi.schema import Schema
 from nadpvi.tables import in_parts, to_table
 
-pa = pytest.importorskip("pyarrow")  # not in the smoke environment
+pa = pyarrow = pytest.importorskip("pyarrow")  # not in the smoke environment
+pytest.importorskip("pyarrow.csv")
+pytest.importorskip("pyarrow.parquet")
 
 LEVELS = ["NA", "1", "2.5", "True", "a,b", " x", "0", "False", 'q"r']
 NUMBER = {"kind": "real", "lower": -10, "upper": 1e6, "missing": "drop", "unknown": 4}
