@@ -102,6 +102,7 @@ def curvature_prior_of(
         If "model" is asked of a release without a mean-field guide.
     """
     noise = np.maximum(noise_std, sums.residual_sd) if has_tau else noise_std
+    regressed = _regressed(sums, noise=noise, sampling_rate=sampling_rate)
     if choice in ("model", "tighter"):
         if not isinstance(guide, MeanField):
             raise ArgumentError(
@@ -110,16 +111,15 @@ def curvature_prior_of(
         settled = _settled(guide, sums=sums, noise=noise, sampling_rate=sampling_rate, prior_sd=prior_sd)
         if choice == "model":
             return settled.prior
-        regressed = _regressed(sums, noise=noise, sampling_rate=sampling_rate)
         # In units of the curvature at the scales' place: an estimate's own value would favour those that
         # chance made small.
         is_tighter = settled.relative_error < regressed.spread / settled.place
+        own, other = settled.prior, regressed.prior()
         return CurvaturePrior(
-            *(np.where(is_tighter, *pair) for pair in zip(settled.prior, regressed.prior(), strict=True))
+            np.where(is_tighter, own.mean, other.mean), np.where(is_tighter, own.sd, other.sd)
         )
     if choice not in ("trace", "weak"):
         raise ArgumentError(f"curvature_prior must be resolved by now (got {choice!r}).")
-    regressed = _regressed(sums, noise=noise, sampling_rate=sampling_rate)
     return regressed.prior(_WEAKER if choice == "weak" else 1.0)
 
 

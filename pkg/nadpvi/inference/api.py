@@ -117,7 +117,7 @@ def infer(
         has_curvature=release.curvature is not None,
         engine=engine,
     )
-    precision_prior = curvature_prior_for(release, curvature_prior)
+    resolved_prior = curvature_prior_for(release, curvature_prior)
     ready = check_inference(
         num_steps=release.num_steps if release.sums is None else release.sums.num_steps,
         method=name,
@@ -127,7 +127,7 @@ def infer(
         seed=seed,
         burn_in=burn_in,
         phi_star_prior=optimum_prior,
-        curvature_prior=precision_prior,
+        curvature_prior=resolved_prior,
         subsampling_noise=subsampling_noise,
         engine=engine,
         adapt_delta=adapt_delta,
@@ -137,7 +137,7 @@ def infer(
         release,
         burn_in=burn_in,
         phi_star_prior=optimum_prior,
-        curvature_prior=precision_prior,
+        curvature_prior=resolved_prior,
         subsampling_noise=subsampling_noise,
     )
     chosen = find_method(name)
@@ -164,7 +164,7 @@ def infer(
         **({"adapt_delta": adapt_delta} if chosen.uses_stan else {}),
         "burn_in": burn_in if burn_in is not None else used_burn_in(release),
         "phi_star_prior": optimum_prior,
-        "curvature_prior": precision_prior,
+        "curvature_prior": resolved_prior,
         "subsampling_noise": bool(subsampling_noise),
         "versions": package_versions(),
         "release_versions": release.versions,
