@@ -79,6 +79,8 @@ class TestStart:
             run(schema, table, initial_u={"z": -5.0})
         with pytest.raises(na.ArgumentError, match=r"initial_u must lie in box_u .*got -5"):
             na.DPVIConfig(initial_u={"a": -3.0, "b": -5.0}, box_u=(-4.0, 0.0))
+        with pytest.raises(na.ArgumentError, match=r"box_u must hold the start -3 of Intercept"):
+            run(schema, table, initial_u={"a": -1.0, "b[yes]": -1.0}, box_u=(-2.0, 0.0))
         for start in (None, "0", {"a": 31.0}, True, {"a": None}):
             with pytest.raises(na.ArgumentError, match="initial_u"):
                 na.DPVIConfig(initial_u=start)

@@ -117,7 +117,11 @@ def make_settings(description: ModelDescription, config: DPVIConfig, *, noise_mu
     start, _ = description.model.prior_moments(description.design)
     start = _replaced(start, config, "initial_mu", labels=description.names)
     scales = _replaced(np.full(num_params, DEFAULT_INITIAL_U), config, "initial_u", labels=description.names)
-    _check_start(description, start, lower=lower[:num_params], upper=upper[:num_params])
+    for name, values, part in (
+        ("mu", start, slice(num_params)),
+        ("u", scales, slice(num_params, 2 * num_params)),
+    ):
+        _check_start(description, values, name=name, lower=lower[part], upper=upper[part])
     return Settings(
         description=description,
         num_steps=config.num_steps,
@@ -138,14 +142,16 @@ def make_settings(description: ModelDescription, config: DPVIConfig, *, noise_mu
     )
 
 
-def _check_start(description: ModelDescription, start: Array, *, lower: Array, upper: Array) -> None:
-    """Raise unless every location starts within its box: at the edge it could stay there."""
+def _check_start(
+    description: ModelDescription, start: Array, *, name: str, lower: Array, upper: Array
+) -> None:
+    """Raise unless every location, or scale, starts within its box: at the edge it could stay there."""
     outside = np.flatnonzero((start < lower) | (start > upper))
     if outside.size:
         worst = outside[0]
         raise ArgumentError(
-            f"box_mu must hold the start {start[worst]:g} of {description.names[worst]} (got "
-            f"{lower[worst]:g} to {upper[worst]:g}): widen it or set initial_mu."
+            f"box_{name} must hold the start {start[worst]:g} of {description.names[worst]} (got "
+            f"{lower[worst]:g} to {upper[worst]:g}): widen it or set initial_{name}."
         )
 
 
