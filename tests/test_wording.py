@@ -49,6 +49,7 @@ CHANGED = (
     ("infer", "use method='dense'.", "use --method dense."),
     ("plan", "settings='suggested' needs num_records.", "--settings suggested needs --num-records."),
     ("release", "config=DPVIConfig(clip_norm=...) instead.", "--clip-norm instead."),
+    ("infer", "raise burn_in (or burn_in='auto'), or wait.", "raise --burn-in (or --burn-in auto), or wait."),
     ("export", "give subsampling_noise=False.", "give --no-subsampling-noise."),
     ("infer", "burn_in=0.9 leaves 3 steps: lower burn_in.", "--burn-in 0.9 leaves 3 steps: lower --burn-in."),
     (

@@ -63,7 +63,7 @@ _NAMES = "|".join(sorted(FLAGS, key=len, reverse=True))
 # Not inside quotes, brackets, backticks or longer names: those are a user's own words.
 _FREE = r"(?<![\w\"'`\[.=/-])"
 _VALUE = r"'[^']*'|\"[^\"]*\"|\.\.\.|-?[\w.+-]*\w"
-_PASSED = re.compile(rf"{_FREE}(?:config=DPVIConfig\()?({_NAMES})=({_VALUE})\)?")
+_PASSED = re.compile(rf"{_FREE}(config=DPVIConfig\()?({_NAMES})=({_VALUE})(?(1)\)?)")
 _NAMED = re.compile(rf"{_FREE}({'|'.join(name for name in FLAGS if '_' in name)})(?![\w\"'`\]])")
 _FIRST = re.compile(rf"^({_NAMES})(?= (?:must|has|replaces|was)\b)")
 # What has no flag and stands beside something that has.
@@ -103,7 +103,7 @@ def in_flags(text: object, *, command: str | None = None) -> str:
         return option if runs is None or runs in commands else f"{commands[0]} {option}"
 
     def passed(found: re.Match[str]) -> str:
-        name, value = found[1], found[2].strip("'\"")
+        name, value = found[2], found[3].strip("'\"")
         if value == "False":
             return flag(name).replace("--", "--no-")
         return flag(name) if value in ("True", "...") else f"{flag(name)} {value}"
